@@ -22,7 +22,7 @@ demo: $(if $(wildcard $(STAMP)),$(STAMP),$(DEMO)) ## Repeat the paper on digits:
 	$(BIN)/vinets reproduce all --on digits --jobs 2 --out out/demo
 	$(BIN)/vinets report out/demo
 
-test: lint browser ## Check style, types and layers, then run every test and doctest
+test: lint ## Check style, types and layers, then run every test and doctest
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile
 
 lint: $(STAMP) ## Check style, types, layers and what is installed only
@@ -60,7 +60,7 @@ degenerate: $(STAMP) ## Hold 5,000 fits of degenerate points against an independ
 soak: $(STAMP) ## Build, save, load and predict for MINUTES=30, and print the slope of the memory
 	PYTHONPATH=tests OMP_NUM_THREADS=1 $(BIN)/python -m soak --minutes $(or $(MINUTES),30)
 
-cluster: $(STAMP) ## Lose workers, ranks and the network, of Dask, Ray and torchrun; needs root for the last
+cluster: $(STAMP) ## Lose workers of Dask and Ray
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m cluster tests
 
 matrix: $(STAMP) dist ## Test the wheel with the oldest and newest versions supported; MATRIX=--quick for some tests

@@ -29,7 +29,6 @@ from numpy.typing import NDArray
 
 from benchmarks.record import keep
 from vinets import ABM, fit_class_ideals
-from vinets.core.executors import workers
 from vinets.data.synthetic import latent_like
 from vinets.ideals.base import ScaleWarning
 from vinets.ideals.classwise import ClassIdeals
@@ -62,7 +61,19 @@ def running(backend: str, count: int) -> Iterator[None]:
         if backend == "loky":
             stack.enter_context(parallel_config("loky", n_jobs=count))
         else:
-            stack.enter_context(workers(f"{backend}://local:{count}"))
+            if backend == "dask":
+                from distributed import Client
+
+                client = Client(n_workers=count, threads_per_worker=1, dashboard_address=None)
+                stack.enter_context(client)
+            else:
+                import ray
+                from ray.util.joblib import register_ray
+
+                register_ray()
+                ray.init(address="local", num_cpus=count, include_dashboard=False)
+                stack.callback(ray.shutdown)
+            stack.enter_context(parallel_config(backend, n_jobs=count))
         if count > 1 or backend != "loky":  # joblib takes one process of loky's for none
             Parallel()(delayed(_warm)() for _ in range(4 * count))
         yield

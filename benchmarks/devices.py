@@ -16,7 +16,7 @@ from torch import Tensor
 from benchmarks.record import keep
 from vinets import ABM
 from vinets.ideals.base import fit_ideals
-from vinets.ideals.device import choose_device
+from vinets.ideals.classwise import choose_device
 
 CLASSES, POINTS = 8, 128
 VARIABLES = (4, 8, 12, 16, 24, 32, 48, 64, 96)

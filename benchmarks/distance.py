@@ -30,12 +30,11 @@ from torch import Tensor, nn
 
 from benchmarks.distance_latents import CUTS, FAR, HOME, SIDE, classifier, known, read
 from benchmarks.record import keep, seconds
-from vinets.data.labels import choose_per_class
+from vinets.data.source import choose_per_class
 from vinets.heads.distance_fit import choose_space, fit_distances, spaces, try_spaces
 from vinets.heads.ridge import fit_ridge
 from vinets.models import create_model
-from vinets.scores import SCORES, Seen, fit_strangeness, rates
-from vinets.scores.strangeness import Strangeness
+from vinets.scores import SCORES, Activations, LayerScore, fit_layer_score, rates
 
 if TYPE_CHECKING:
     from vinets.report import Table
@@ -154,30 +153,30 @@ def classify(options: argparse.Namespace) -> None:
 # --- strange examples -------------------------------------------------------------------------
 
 
-def seen_of(folder: Path, network: str, part: str) -> Seen:
+def seen_of(folder: Path, network: str, part: str) -> Activations:
     """What is kept; the last layer sees the average of the last map."""
     found = read(folder, network, part)
     layers = {cut: found[cut] for cut in CUTS[network] if cut != "layer1"}
-    return Seen(found["layer4"], found["logits"], found.get("labels"), layers)
+    return Activations(found["layer4"], found["logits"], found.get("labels"), layers)
 
 
-def some(seen: Seen, index: slice) -> Seen:
+def some(seen: Activations, index: slice) -> Activations:
     labels = None if seen.labels is None else seen.labels[index]
     layers = {name: t[index] for name, t in seen.layers.items()}
-    return Seen(seen.features[index], seen.logits[index], labels, layers)
+    return Activations(seen.features[index], seen.logits[index], labels, layers)
 
 
 def scores_of(
-    train: Seen, held: Seen, linear: nn.Linear
-) -> Iterator[tuple[str, Callable[[Seen], Tensor]]]:
+    train: Activations, held: Activations, linear: nn.Linear
+) -> Iterator[tuple[str, Callable[[Activations], Tensor]]]:
     """Every score, fitted: those of others, and distances with energy, alone, and by layer."""
     for name, kind in SCORES.items():
         yield name, kind(linear).fit(train)
-    whole = fit_strangeness(train, held)
+    whole = fit_layer_score(train, held)
     yield OURS, whole
     yield "distances alone", replace(whole, energy=None)
     for name, layer in whole.layers.items():
-        yield f"distances, {name} alone", Strangeness({name: layer}, None)
+        yield f"distances, {name} alone", LayerScore({name: layer}, None)
 
 
 @torch.no_grad()
@@ -205,7 +204,7 @@ def ood(options: argparse.Namespace) -> None:
                 auroc, fpr = rates(usual, score(seen))
                 row |= {f"{title}_auroc_points": 100 * auroc, f"{title}_fpr95_points": 100 * fpr}
             row["far_auroc_points"] = sum(row[f"{part}_auroc_points"] for part in FAR) / len(FAR)
-            if isinstance(score, Strangeness):
+            if isinstance(score, LayerScore):
                 row["spaces"] = [asdict(layer.space) for layer in score.layers.values()]
             row["forward_share"] = cpu_seconds(lambda: score(batch)) / forward  # noqa: B023
             print(row, flush=True)

@@ -43,7 +43,7 @@ from benchmarks import tuning
 from vinets.core.progress import Lines
 from vinets.core.settings import BACKBONE, LatentOptions, Placing, TrainingOptions, Tuning
 from vinets.data import DataSplit, ImageSource, Source, load_data
-from vinets.data.labels import choose_per_class, split_positions
+from vinets.data.source import choose_per_class, split_positions
 from vinets.heads import ProductsHead
 from vinets.models import channel_options, create_model, save_weights
 from vinets.runs.setup import SetupFiles, wrong_answers

@@ -37,7 +37,7 @@ from vinets.heads.pieces import traced
 from vinets.heads.polynomial import PolynomialHead
 from vinets.heads.units import UnitsHead
 from vinets.latent import LatentReader, truncate
-from vinets.measure import compare, flops
+from vinets.measure import flops, measure_speed
 from vinets.models import PRESETS, create_model
 from vinets.networks import CutNetwork, Record
 from vinets.runs.presets import HEAD_PARAMETERS
@@ -160,7 +160,7 @@ def rates(group: dict[str, nn.Module], batch: int, args: argparse.Namespace) -> 
         example = example.half()
     options = {way: getattr(args, way) for way in WAYS if way != "half"}
     options["device"] = args.device
-    found = compare(group, example, batch_sizes=(batch,), **options, **windows)
+    found = measure_speed(group, example, batch_sizes=(batch,), **options, **windows)
     return {name: one.rates for name, (one,) in found.items()}
 
 

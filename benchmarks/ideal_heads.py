@@ -11,13 +11,13 @@ from torch import Tensor, nn
 
 from vinets.core.settings import Pruning
 from vinets.heads import Head, HeadMaps, ProductsHead
+from vinets.heads.base import seeded
 from vinets.heads.polynomial_layer import PolynomialLayer
 from vinets.heads.units import NormalizedForms, SpatialPatterns, rank_of
 from vinets.ideals.choose import make_ideal
 from vinets.latent.collect import Latents
 from vinets.latent.pca import Projection
 from vinets.latent.rescale import Rescale
-from vinets.runs.build import seeded
 from vinets.runs.trial import Trial
 from vinets.runs.vanish import find_generators, make_layer
 from vinets.runs.variables import Variables, descriptors, project

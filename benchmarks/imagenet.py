@@ -33,9 +33,9 @@ from vinets.heads.polynomial_layer import PolynomialLayer
 from vinets.heads.vanishing import GlobalPolynomials
 from vinets.ideals.base import NoGeneratorsWarning
 from vinets.ideals.pruning import prune, score
+from vinets.latent.collect import collect_latents
 from vinets.latent.pca import Projection, fit_pca
 from vinets.latent.rescale import Rescale
-from vinets.latent.store import collect_latents
 
 SIZES = (100, 300, 1000)
 SAMPLES, WIDTH = 1300, 2048

@@ -47,7 +47,7 @@ from vinets.core.settings import RECIPES
 from vinets.data import DataSplit, ImageSource, load_data
 from vinets.heads import HEADS, PolynomialHead
 from vinets.heads.class_sizes import measure_vanishing
-from vinets.measure import compare, evaluate, flops, machine, sizes
+from vinets.measure import evaluate, flops, machine, measure_speed, sizes
 from vinets.models import PRESETS
 from vinets.networks.files import CONFIG
 from vinets.networks.files import WEIGHTS as MODEL
@@ -225,7 +225,7 @@ def facts_of(name: str, setup: Setup, made: Made) -> dict[str, Any]:
     found = evaluate(network, setup.test.batches(512, device=on), device=on)
     example = setup.data.test.example()
     there = each(example, lambda t: t.to(on))
-    timed = compare(
+    timed = measure_speed(
         {"uncut": whole, "vinet": network},
         example,
         batch_sizes=(1, 64),

@@ -38,11 +38,10 @@ from vinets.core.settings import SearchOptions
 from vinets.heads import ProductsHead
 from vinets.measure import evaluate, machine
 from vinets.runs.setup import Origin, Setup
-from vinets.search import compress, parse_budget
-from vinets.search.compressed import divided
-from vinets.search.halving import Search
-from vinets.search.result import SearchResult, Tried
-from vinets.search.verdict import verdict
+from vinets.search import Candidate, compress, parse_budget
+from vinets.search.compress import divide
+from vinets.search.result import Attempt, SearchResult
+from vinets.search.rounds import Search
 
 if TYPE_CHECKING:
     from vinets.report import Table
@@ -64,8 +63,8 @@ def find(setup: Setup, given: argparse.Namespace, searching: SearchOptions, comm
         progress=Lines(),
     )
     name = f"{given.network}-{'-'.join(given.budget)}-{given.seed}.json"
-    write_json(given.keep / name, as_plain(found.result))
-    print(f"{found.result.seconds:.0f} s: {found}")
+    write_json(given.keep / name, as_plain(found))
+    print(f"{found.seconds:.0f} s: {found}")
 
 
 def everything(
@@ -74,27 +73,28 @@ def everything(
     """Train a part of the candidates within the budget to the end, and test them."""
     index, count = map(int, given.part.split("/"))
     budget = parse_budget(given.budget)
-    chosen, final = divided(setup.model, setup.data, seed=given.seed, device=setup.device)
-    search = Search(chosen, budget, given.out / str(index), searching, given.seed, Lines())
-    search.pricing.update(search.known)
+    chosen, final = divide(setup.model, setup.data, seed=given.seed, device=setup.device)
+    folder = given.out / str(index)
+    search = Search(chosen, budget, folder, searching, given.seed, progress=Lines())
+    search.measure()
     search.store.claim([], {chosen.name: chosen.identity})
     name = f"{given.network}-everything-{index}-{count}.json"
     known = json.loads(_read(given.keep / name))["tried"] if (given.keep / name).is_file() else []
     rows: list[dict[str, Any]] = list(known)
     done = {row["name"] for row in rows}
     # the latest cuts first: of what is left out when time is up, least is to be expected
-    depth = {cut.name: number for number, cut in enumerate(search.cuts)}
+    depth = {cut.name: number for number, cut in enumerate(search.space.cuts)}
     all_of_them = sorted(search.feasible(), key=lambda one: -depth[one.cut])
     for one in all_of_them[index::count]:
         if one.name in done:
             continue
         begin = time.perf_counter()
         search.train([one], search.epochs)
-        tried = search.tried(one)
-        if search.epochs in tried.accuracies:
-            network = search.network(one)
+        attempt = search.attempts[one.name]
+        if search.epochs in attempt.accuracies:
+            network = search.network(attempt)
             tested = evaluate(network, final, device=setup.device).accuracy
-            plain = as_plain(replace(tried, test=tested, seconds=time.perf_counter() - begin))
+            plain = as_plain(replace(attempt, test=tested, seconds=time.perf_counter() - begin))
             rows.append(plain | {"name": one.name})
         facts = {"network": given.network, "command": told, "machine": machine(setup.device)}
         facts |= {"budget": given.budget, "seed": given.seed, "uncut": chosen.accuracy}
@@ -114,19 +114,46 @@ def searches(budget: str) -> dict[Path, SearchResult]:
 
 
 def read_search(path: Path) -> SearchResult:
-    """A search with its verdict in today's words; vinets 0.2 called product heads VI-Nets."""
-    result = from_plain(SearchResult, json.loads(_read(path)), path.name)
-    return replace(result, verdict=verdict(result))
+    """Read a search, with its verdict in today's words.
+
+    In files of vinets 0.2, the uncut network and those in int8 have a form of their own, limits are
+    fields of the budget, product heads are called "vi", and what is no longer measured is kept.
+    """
+    values = json.loads(_read(path))
+    values.pop("verdict")
+    if "tried" in values:
+        for name in ("elsewhere", "correlations"):
+            values.pop(name, None)
+        budget, uncut = values["budget"], values["uncut"]
+        names = {"params": "parameters", "size": "size", "latency": "latency"}
+        limits = {kind: budget.pop(name) for kind, name in names.items()}
+        budget["limits"] = {kind: limit for kind, limit in limits.items() if limit}
+        values["uncut"] = uncut | {"candidate": None, "accuracies": {"0": uncut.pop("validation")}}
+        values["attempts"] = values.pop("tried")
+        by_name = {"uncut": values["uncut"]}
+        for attempt in values["attempts"]:
+            candidate = attempt["candidate"]
+            candidate["parameters"] = candidate.pop("budget")
+            candidate["head"] = {"vi": ProductsHead.kind}.get(candidate["head"], candidate["head"])
+            by_name[from_plain(Candidate, candidate).name] = attempt
+        for file in values.pop("int8"):
+            attempt = by_name[file.pop("of")]
+            cost = attempt["cost"] | {"stored": file.pop("size"), "latency": file["latency"]}
+            epochs = max(attempt["accuracies"], key=int)
+            accuracies = {epochs: file.pop("validation")}
+            whole = {"candidate": attempt["candidate"], "cost": cost, "accuracies": accuracies}
+            attempt["int8"] = file | whole
+    return from_plain(SearchResult, values, path.name)
 
 
 def _read(path: Path) -> str:
     return path.read_text().replace("VI-Net, degree", f"{ProductsHead.label}, degree")
 
 
-def _choice(result: SearchResult) -> tuple[Tried, float]:
+def _choice(result: SearchResult) -> tuple[Attempt, float]:
     """What a search chose, with its accuracy on the examples that were held back."""
-    (choice,) = (one for one in result.tried if one.candidate.name == result.chosen)
-    assert choice.test is not None
+    choice = result.choice
+    assert choice is not None and choice.test is not None
     return choice, choice.test
 
 
@@ -150,7 +177,7 @@ def found_table(found: dict[Path, SearchResult]) -> Table:
         choice, tested = _choice(result)
         change = 100 * (tested - result.uncut.test)
         changes[network].append(change)
-        row = {"network": network, "seed": seed, "chosen": choice.candidate.name}
+        row = {"network": network, "seed": seed, "chosen": choice.name}
         row |= {"parameters": choice.cost.parameters}
         row |= {"share": choice.cost.parameters / result.uncut.cost.parameters}
         row |= {"accuracy": 100 * tested, "uncut": 100 * result.uncut.test, "change": change}
@@ -176,9 +203,9 @@ def gap_table(found: dict[Path, SearchResult]) -> Table:
         all_of_them = trained_to_the_end(network)
         best = max(all_of_them, key=lambda name: all_of_them[name])
         choice, tested = _choice(result)
-        row = {"network": network, "within": len(result.tried), "done": len(all_of_them)}
+        row = {"network": network, "within": len(result.attempts), "done": len(all_of_them)}
         row |= {"best": best, "best_accuracy": 100 * all_of_them[best]}
-        row |= {"chosen": choice.candidate.name, "accuracy": 100 * tested}
+        row |= {"chosen": choice.name, "accuracy": 100 * tested}
         row |= {"behind": 100 * (all_of_them[best] - tested)}
         rows.append(Row(row))
     return Table("gap", "Choices beside the best of everything", columns, tuple(rows))

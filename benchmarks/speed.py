@@ -18,7 +18,7 @@ from benchmarks.layer import network as global_network
 from benchmarks.record import keep
 from vinets.heads import LinearHead, MLPHead
 from vinets.latent import LatentReader, truncate
-from vinets.measure import compare, flops
+from vinets.measure import flops, measure_speed
 from vinets.models import PRESETS, create_model
 from vinets.networks import CutNetwork, Record
 
@@ -51,7 +51,9 @@ if __name__ == "__main__":
     rows = []
     for name in ("VI-Net18-Tiny", "VI-Net18-Small"):
         group = {"uncut": create_model("resnet18", 10), **networks(name)}
-        speeds = compare(group, EXAMPLE, batch_sizes=(BATCH,), repeats=5, seconds=2.0, device="cpu")
+        speeds = measure_speed(
+            group, EXAMPLE, batch_sizes=(BATCH,), repeats=5, seconds=2.0, device="cpu"
+        )
         reference = speeds["uncut"][0]
         for head, (speed,) in speeds.items():
             windows = zip(speed.rates, reference.rates, strict=True)

@@ -20,6 +20,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -31,13 +32,14 @@ from benchmarks.manifolds import sphere_points, swiss_roll, torus_points
 from benchmarks.record import keep
 from vinets import VINet, build, fine_tune
 from vinets.data import load_data
-from vinets.data.interface import Source
+from vinets.data.source import Source
 from vinets.heads import VanishingHead
 from vinets.measure import evaluate, intrinsic_dimension
 from vinets.models import PRESETS, create_model, digits_cnn, load_weights
-from vinets.theory import Complexity, Study, cancellation, polynomial_bounds, study
-from vinets.theory.layers import layers_of
-from vinets.theory.networks import spectral_complexity
+from vinets.theory import Complexity, Study, polynomial_bounds, study
+from vinets.theory.complexity import spectral_complexity
+from vinets.theory.inex import inex, subsets
+from vinets.theory.layers import read_layers
 from vinets.theory.norms import LinearLayer, spectral_norm, two_one_norm
 
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
@@ -196,11 +198,11 @@ def corollary_rows(each: Examined) -> list[dict[str, Any]]:
     assert corollary is not None
     rows = []
     for name, bound in ((each.backbone, corollary.uncut), (each.name, corollary.network)):
-        median = bound.distribution.quantiles(0.5)
+        median = bound.quantiles(0.5)
         rows.append(
             {
                 "network": name,
-                "margin_error": bound.distribution.error,
+                "margin_error": bound.error,
                 "median_margin": median,
                 "width": bound.width,
                 "log10_complexity_term": bound.log10_complexity_term(median),
@@ -273,7 +275,7 @@ def norms(command: str) -> None:
     layers: list[tuple[str, str, LinearLayer, tuple[int, ...]]]
     layers = [("random", *each) for each in random_layers()]
     torch.manual_seed(0)
-    digits = layers_of(digits_cnn(), torch.zeros(1, 1, 8, 8))
+    digits = read_layers(digits_cnn(), torch.zeros(1, 1, 8, 8))
     layers += [("digits_cnn", each.name, each.operator, each.input_shape) for each in digits]
     rows = []
     for source, name, layer, shape in layers:
@@ -299,19 +301,36 @@ def norms(command: str) -> None:
 # Cancellation in the encoding
 
 
+def cancellation(degree: int, dtype: torch.dtype, points: int = 64) -> list[float]:
+    """Relative errors of the encoding of x_1 x_2 ... x_d at points uniform in [-1, 1]^d.
+
+    The products that the errors refer to are exact.
+    """
+    generator = torch.Generator().manual_seed(0)
+    x = (2 * torch.rand(points, degree, generator=generator, dtype=torch.float64) - 1).to(dtype)
+    masks = torch.from_numpy(subsets(degree)).to(x)
+    errors = []
+    for point in x:  # one at a time, because each has 2^d partial sums
+        exact = math.prod(map(Fraction, point.tolist()), start=Fraction(1))
+        value = Fraction(float(inex(masks @ point, degree)))
+        errors.append(float(abs(value - exact) / abs(exact)))
+    return errors
+
+
+def amplification(degree: int) -> float:
+    """Size of the summands over the size of their sum, at x = (1, ..., 1)."""
+    total = sum(math.comb(degree, k) * k**degree for k in range(1, degree + 1))
+    return total / math.factorial(degree)
+
+
 def cancellations(command: str) -> None:
-    degrees = range(1, 17)
-    kinds = {"float64": torch.float64, "float32": torch.float32}
-    found = {name: cancellation(degrees, dtype=kind) for name, kind in kinds.items()}
-    rows = [
-        {"degree": d, "amplification": found["float64"][i].amplification}
-        | {
-            f"{name}_{key}": getattr(each[i], key)
-            for name, each in found.items()
-            for key in ("median", "worst")
-        }
-        for i, d in enumerate(degrees)
-    ]
+    rows = []
+    for degree in range(1, 17):
+        row: dict[str, Any] = {"degree": degree, "amplification": amplification(degree)}
+        for name in ("float64", "float32"):
+            errors = cancellation(degree, getattr(torch, name))
+            row |= {f"{name}_median": float(np.median(errors)), f"{name}_worst": max(errors)}
+        rows.append(row)
     keep("theory_cancellation", rows, command=command)
     draw(IMAGES / "cancellation.svg", lambda axes: draw_cancellation(axes, rows))
 

@@ -33,17 +33,17 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from vinets.core.device import resolve_device
-from vinets.core.executors import processes_or_cluster
+from vinets.core.executors import open_executor
 from vinets.core.progress import Lines
 from vinets.core.settings import BACKBONE, BEST, SMALL, LatentOptions, TrainingOptions
 from vinets.data import DataSplit, ImageSource, load_data
 from vinets.data.sources import split_source
 from vinets.models import PRESETS, Preset, create_model, save_weights
 from vinets.runs.presets import start_of
+from vinets.runs.run import run_trials
 from vinets.runs.setup import SetupFiles, wrong_answers
 from vinets.runs.store import Store
 from vinets.runs.trial import Trial
-from vinets.runs.trials import run_trials
 from vinets.training import train_classifier
 
 if TYPE_CHECKING:
@@ -463,8 +463,9 @@ def run(
     device = resolve_device("run", given.device)
     if given.recorded:
         trials = [trial.change(recorded=True) for trial in trials]
-    with processes_or_cluster(given.cluster or given.jobs) as jobs:
-        run_trials(trials, networks, Store(folder), device=device, jobs=jobs, progress=Lines())
+    with open_executor(given.cluster or given.jobs) as executor:
+        store = Store(folder)
+        run_trials(trials, networks, store, device=device, executor=executor, progress=Lines())
     print(f"{len(trials)} trials in {folder}")
 
 

@@ -104,7 +104,7 @@ print(markdown(found.table))
 # have to pass an instance of your class to load it.
 
 # %%
-found.net.save_pretrained("out/my-small-net")
+found.network.save_pretrained("out/my-small-net")
 small = CutNetwork.from_pretrained("out/my-small-net", backbone=MyNet())
 print(small(images[:5]).argmax(1), labels[:5])
 

@@ -74,7 +74,7 @@ GEOMETRY = """() => {
       const found = contrast(getComputedStyle(node).fill, behind(back));
       if (found < 4.5) faults.push(`contrast ${found.toFixed(2)}: ${named(node)}`);
     }
-    const chart = node.closest(".plot svg");
+    const chart = node.closest("figure[id] svg"); // a chart, which has no text on its shapes
     if (chart) drawn.set(chart, [...(drawn.get(chart) || []), [node, box]]);
   }
   for (const labels of drawn.values())
@@ -111,7 +111,6 @@ def faults(path: Path, rules: bool = True) -> list[str]:
                 page.goto(path.resolve().as_uri())
                 page.evaluate("document.querySelectorAll('details').forEach((d) => d.open = true)")
                 page.add_style_tag(content=PLAIN)
-                page.wait_for_timeout(150)  # charts are drawn anew after a change of width
                 told = page.evaluate(GEOMETRY)
                 if rules:
                     page.add_script_tag(path=AXE)

@@ -1,8 +1,7 @@
-"""Reads a page of HTML: is it well formed, what do its tables, text and figures hold?"""
+"""Reads a page of HTML: is it well formed, what do its tables and texts hold?"""
 
 from __future__ import annotations
 
-import json
 import re
 from html.parser import HTMLParser
 
@@ -22,8 +21,6 @@ class ReadPage(HTMLParser):
         self.feed(text)
         self.close()
         assert not self.open
-        found = re.findall(r'<script type="application/json">(.*?)</script>', text)
-        self.figures = [json.loads(data) for data in found]
 
     def handle_starttag(self, tag, attrs):
         self.handle_startendtag(tag, attrs)
@@ -52,5 +49,5 @@ class ReadPage(HTMLParser):
 
 
 def loads_nothing(text: str) -> bool:
-    """Whether the page is one file that asks for no other."""
-    return not re.search(r"https?:|@import|<link|<iframe|url\((?!#)|src=", text)
+    """Whether the page is one file that asks for no other and runs nothing."""
+    return not re.search(r"https?:|@import|<link|<iframe|<script|url\((?!#)|src=", text)

@@ -91,6 +91,7 @@ def _save(own: Sequence[Found], given: str, costs: Sequence[Cost], path: Path) -
         for ax, cost in zip(panels, costs, strict=True):
             one = figure(own, given, cost)
             draw_figure(ax, one)
+            sheet.suptitle(one.title, fontsize=11, x=0.02, ha="left")
             legend = ax.get_legend()
             if legend is not None:
                 legend.remove()

@@ -8,8 +8,8 @@ import torch
 from torch import nn
 
 from benchmarks.rivals.plan import Rival
+from vinets.heads.base import seeded
 from vinets.models import create_model
-from vinets.runs.build import seeded
 
 ALIGNED = 4  # channels come in multiples of this, for others run slowly
 CLOSE = 0.01  # to the size that was asked for, as a share of it

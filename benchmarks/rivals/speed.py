@@ -21,8 +21,8 @@ from vinets.core.plain import changes
 from vinets.core.progress import progress_of
 from vinets.data import DataSplit, ImageSource
 from vinets.data.images import Augmentation, Preprocessing
-from vinets.measure import compare, flops, machine
-from vinets.measure.running import limited_threads
+from vinets.measure import flops, machine, measure_speed
+from vinets.measure.speed import limited_threads
 from vinets.models import create_model, load_weights
 from vinets.networks.network import CutNetwork
 from vinets.runs.context import CutContext
@@ -185,7 +185,7 @@ def measure(
 
     if "device" in parts:
         options: dict[str, Any] = {"batch_sizes": (batch,), "device": device, **formats}
-        timed = compare(networks, example, **options, **windows)
+        timed = measure_speed(networks, example, **options, **windows)
         write("device", {name: _speed(one[0].rates) for name, one in timed.items()})
     if "cpu" in parts:
         rates = thread_rates(networks, example[:1], **windows)

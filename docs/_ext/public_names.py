@@ -15,7 +15,7 @@ import vinets
 logger = logging.getLogger(__name__)
 
 # Modules without __all__ that are meant to be used: what is defined there without an underscore.
-MODULES = ("vinets.ideals.plot", "vinets.side_by_side")
+MODULES = ("vinets.ideals.plot",)
 
 
 def public_names() -> dict[str, object]:

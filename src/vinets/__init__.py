@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from vinets.ideals.vca import VCA
     from vinets.latent.collect import collect
     from vinets.latent.cut import CutPoint, cut_points, truncate
+    from vinets.measure.compare import bench, compare, evaluate
     from vinets.networks.build import baselines, build
     from vinets.networks.network import CutNetwork, VINet
     from vinets.runs.distances import attach_distances
-    from vinets.scores.estimator import ChristoffelClassifier
-    from vinets.search.compressed import compress
-    from vinets.side_by_side import bench, compare, evaluate
-    from vinets.theory.networks import spectral_complexity
-    from vinets.theory.studies import study
+    from vinets.scores.classifier import ChristoffelClassifier
+    from vinets.search.compress import compress
+    from vinets.theory.complexity import spectral_complexity
+    from vinets.theory.study import study
     from vinets.training.feed import cache_latents
     from vinets.training.tune import fine_tune, train_classifier
 
@@ -66,7 +66,7 @@ _HOME = {
     "OAVI": "ideals.oavi",
     "VCA": "ideals.vca",
     "BuildFacts": "heads.facts",
-    "ChristoffelClassifier": "scores.estimator",
+    "ChristoffelClassifier": "scores.classifier",
     "ClassIdeals": "ideals.classwise",
     "CutNetwork": "networks.network",
     "CutPoint": "latent.cut",
@@ -77,18 +77,18 @@ _HOME = {
     "attach_distances": "runs.distances",
     "build": "networks.build",
     "cache_latents": "training.feed",
-    "bench": "side_by_side",
+    "bench": "measure.compare",
     "collect": "latent.collect",
-    "compare": "side_by_side",
-    "compress": "search.compressed",
+    "compare": "measure.compare",
+    "compress": "search.compress",
     "cut_points": "latent.cut",
-    "evaluate": "side_by_side",
+    "evaluate": "measure.compare",
     "explain": "explain.explain",
     "fine_tune": "training.tune",
     "fit_class_ideals": "ideals.classwise",
     "baselines": "networks.build",
-    "spectral_complexity": "theory.networks",
-    "study": "theory.studies",
+    "spectral_complexity": "theory.complexity",
+    "study": "theory.study",
     "train_classifier": "training.tune",
     "truncate": "latent.cut",
 }

@@ -1,19 +1,34 @@
-"""The program ``vinets``."""
+"""Run the program ``vinets``."""
 
 import os
+import sys
 
-from vinets.core.stopping import guarded
+from vinets.core.checks import STOPPED_CODE, STOPPED_SENTENCE
 
 
 def main() -> None:
-    """Run the command line."""
+    """Run the command line; Ctrl-C ends it with one sentence."""
     # Before torch is imported, which reads it. Threads of libgomp spin while they wait for each
     # other: next to one other busy process on two cores, training ran four to eight times slower.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-    with guarded():
+    # A file that is opened later must not get the number of a closed stream, because warnings
+    # would go into it.
+    while (handle := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass
+    os.close(handle)
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
+        elif hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")  # what a terminal cannot show
+    try:
         from vinets.cli.app import app
 
         app(prog_name="vinets")
+    except KeyboardInterrupt:
+        print(STOPPED_SENTENCE, file=sys.stderr)
+        sys.exit(STOPPED_CODE)
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from vinets.ideals.abm import ABM
 from vinets.ideals.base import VanishingIdeal
 from vinets.ideals.classwise import fit_class_ideals
 
-NOISE = 1e-20  # variance of a feature whose values are rounding errors
+MAX_NOISE_VARIANCE = 1e-20  # a feature that varies less has rounding errors for values
 
 
 def _classifier_has(method: str) -> Callable[[Any], bool]:
@@ -135,9 +135,11 @@ class VanishingIdealClassifier(ClassifierMixin, BaseEstimator):
                 "VanishingIdealClassifier found no generators for any class: raise psi or "
                 "max_degree of its estimator."
             )
-        # a generator that is zero on all training points is noise, and scaling would blow it up
+        # A generator that is zero on all training points is noise, and scaling would blow it up.
         default = make_pipeline(
-            VarianceThreshold(NOISE), StandardScaler(), LogisticRegression(max_iter=1000)
+            VarianceThreshold(MAX_NOISE_VARIANCE),
+            StandardScaler(),
+            LogisticRegression(max_iter=1000),
         )
         self.classifier_ = default if self.classifier is None else clone(self.classifier)
         self.classifier_.fit(self.ideals_.transform(points), y)
@@ -147,24 +149,24 @@ class VanishingIdealClassifier(ClassifierMixin, BaseEstimator):
         return X if self.scaler_ is None else self.scaler_.transform(X)
 
     def features(self, X: Any) -> NDArray[np.float64]:
-        """Absolute values of the generators of all classes, (m, n_generators)."""
+        """Compute absolute values of the generators of all classes, (m, n_generators)."""
         check_is_fitted(self)
         X = validate_data(self, X, reset=False, dtype=np.float64)
         return self.ideals_.transform(self._scaled(X))
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """Predicted labels (m,)."""
+        """Predict labels (m,)."""
         features = self.features(X)
         return self.classifier_.predict(features)
 
     @available_if(_classifier_has("decision_function"))
     def decision_function(self, X: Any) -> NDArray[np.float64]:
-        """Scores of the linear classifier."""
+        """Compute the scores of the linear classifier."""
         features = self.features(X)
         return self.classifier_.decision_function(features)
 
     @available_if(_classifier_has("predict_proba"))
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Class probabilities."""
+        """Compute class probabilities."""
         features = self.features(X)
         return self.classifier_.predict_proba(features)

@@ -28,9 +28,9 @@ def test_every_route_finds_the_smallest_eigenvector(route, seed, o, g, spread):
     tight, inside, square = problem.shifted()
     with pytest.MonkeyPatch.context() as patch:
         if route in ("shared prefixes", "further terms"):
-            patch.setattr(eigen, "SMALL", 0)
+            patch.setattr(eigen, "MAX_STACKED_SIZE", 0)
         if route == "shared prefixes":
-            patch.setattr(eigen, "FURTHER", 0)
+            patch.setattr(eigen, "MAX_FURTHER_TERMS", 0)
         if route == "singular values":
             found = eigen.smallest_eigenvectors(
                 *map(torch.tensor, (problem.lower, problem.coordinates, residual, prefix)),
@@ -60,8 +60,8 @@ def test_tiny_eigenvalues_keep_their_digits():
 
 
 def test_blocks_are_decomposed_for_many_candidates_or_for_many_further_terms(monkeypatch):
-    monkeypatch.setattr(eigen, "FURTHER", 3)
-    monkeypatch.setattr(eigen, "PAYS", 2)
+    monkeypatch.setattr(eigen, "MAX_FURTHER_TERMS", 3)
+    monkeypatch.setattr(eigen, "CANDIDATES_PER_SIZE", 2)
     prefix = torch.tensor([4] * 2 + [5] * 7 + [7] * 1 + [8] * 1 + [9] * 16 + [12] * 1)
     groups = eigen._groups(prefix)
     assert groups[:2] == [(4, slice(0, 2)), (5, slice(2, 9))]

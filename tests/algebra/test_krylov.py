@@ -33,7 +33,7 @@ def test_equal_eigenvalues_fall_back_to_lapack():
     residual = torch.full((1, 2), 1 - 1e-12, dtype=torch.float64)
     prefix = torch.tensor([[3, 2]])
     mask = torch.arange(3) < prefix[..., None]
-    problem = krylov._Bordered(lower, w * mask, w.square().sum(-1) + residual, mask)
+    problem = krylov._BorderedMatrices(lower, w * mask, w.square().sum(-1) + residual, mask)
     vectors = krylov._dense(problem, (torch.tensor([0, 0]), torch.tensor([0, 1])))
     assert vectors.shape == (2, 4)
     assert float(vectors[1, 2].abs()) < 1e-12  # beyond the prefix
@@ -47,7 +47,9 @@ def bordered_batch(seed, o=12, g=6):
     mask = torch.arange(o) < torch.tensor(problem.prefix)[:, None]
     border = torch.tensor(problem.coordinates @ problem.lower.T) * mask
     square = torch.tensor((problem.coordinates**2).sum(1) + problem.residual)
-    batch = krylov._Bordered(torch.tensor(gram)[None], border[None], square[None], mask[None])
+    batch = krylov._BorderedMatrices(
+        torch.tensor(gram)[None], border[None], square[None], mask[None]
+    )
     return problem, batch
 
 
@@ -75,7 +77,7 @@ def test_the_shifted_inverse_is_that_of_every_bordered_matrix(seed):
 def test_lapack_is_not_asked_where_eigenvalues_are_apart(seed, monkeypatch):
     """Two rounds are enough, be the prefix larger than the Krylov space or not."""
     monkeypatch.setattr(krylov, "_dense", None)  # calling it would fail
-    monkeypatch.setattr(krylov, "ROUNDS", 2)
+    monkeypatch.setattr(krylov, "MAX_ROUNDS", 2)
     problem = Bordered.random(seed, 40, 9, 0.3)
     tensors = [torch.tensor(x)[None] for x in (*problem.shifted(), problem.prefix)]
     every = torch.ones(1, 9, dtype=torch.bool)

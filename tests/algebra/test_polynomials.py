@@ -42,7 +42,7 @@ def test_plans_equal_powers(seed):
 @pytest.mark.parametrize("top", [0, 1, 3])
 def test_closed_sets_equal_powers_with_numpy_and_with_torch(small, top, monkeypatch):
     """Terms up to a degree, and leading terms of two degrees above some of them."""
-    monkeypatch.setattr("vinets.algebra.polynomials.SMALL", small)
+    monkeypatch.setattr("vinets.algebra.polynomials.MAX_NUMPY_VALUES", small)
     calls = []
     right = PolynomialSet._evaluate_small
     monkeypatch.setattr(

@@ -52,7 +52,7 @@ def test_eigenvectors_of_the_smallest_eigenvalues(route, o, seed):
 def test_pieces_are_put_together(monkeypatch):
     problem = one_prefix(3, 3, 12)
     whole = solve(problem, "factor")
-    monkeypatch.setattr(secular, "AT_ONCE", 5)
+    monkeypatch.setattr(secular, "CANDIDATES_AT_ONCE", 5)
     for together, piece in zip(whole, solve(problem, "factor"), strict=True):
         np.testing.assert_allclose(together, piece, rtol=1e-9)
 
@@ -110,7 +110,7 @@ def test_many_prefixes_at_once(seed):
 @pytest.mark.parametrize("q", [1, 6, 8])
 @pytest.mark.parametrize("seed", range(3))
 def test_a_smaller_block_serves_those_that_met_more(seed, q, at_once, monkeypatch):
-    monkeypatch.setattr(secular, "AT_ONCE", at_once)
+    monkeypatch.setattr(secular, "CANDIDATES_AT_ONCE", at_once)
     problem = Bordered.random(seed, 9, 30, 0.4)
     some = problem.prefix > q
     problem = Bordered(

@@ -243,7 +243,7 @@ def _import_all() -> None:
     import vinets.cli.app
     import vinets.paper.reproduce
     import vinets.runs.scratch
-    import vinets.search.compressed  # noqa: F401
+    import vinets.search.compress  # noqa: F401
 
 
 # --- disks --------------------------------------------------------------------------------------

@@ -65,7 +65,7 @@ def test_speed_is_that_on_inputs_that_differ(call, base, monkeypatch):
         seen.append(example)
         raise ValueError("enough")
 
-    monkeypatch.setattr("vinets.side_by_side.bench", remember)
+    monkeypatch.setattr("vinets.measure.bench", remember)
     for seed in (0, 0, 1):
         call("bench", base, "--batch-sizes", "1,6", "--seed", seed)
     assert seen[0].shape == (6, 1, 8, 8) and len(seen[0].unique(dim=0)) == 6

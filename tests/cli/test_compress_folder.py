@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +10,7 @@ import pytest
 from vinets.core.files import read_json
 from vinets.core.plain import from_plain
 from vinets.models.libraries import file as files
-from vinets.search import SearchResult, costs
+from vinets.search import SearchResult, cost
 
 pillow = pytest.importorskip("PIL.Image", reason="folders of images need the extra 'vision'")
 
@@ -32,10 +31,8 @@ class MyNet(nn.Module):
     def forward(self, x):
         return self.classifier(self.features(x).mean((2, 3)))
 """
-MODELS = {
-    "net.py:MyNet": 3,  # epochs that teach it the images below
-    "timm:mobilenetv3_small_050": 8,
-}
+MODEL = "net.py:MyNet"
+EPOCHS = 3  # that teach it the images below
 
 
 def striped(kind: int, side: int, rng: np.random.Generator) -> np.ndarray:
@@ -60,24 +57,16 @@ def images(tmp_path_factory):
     return folder
 
 
-@pytest.fixture(params=MODELS)
-def model(request, tmp_path, monkeypatch):
-    monkeypatch.setattr(costs, "WINDOWS", {"repeats": 2, "seconds": 0.001})
-    if request.param.startswith("timm:") and importlib.util.find_spec("timm") is None:
-        pytest.skip("timm is not installed")
+def test_a_network_is_trained_compressed_and_used(call, images, tmp_path, monkeypatch):
+    monkeypatch.setattr(cost, "WINDOWS", {"repeats": 2, "seconds": 0.001})
     monkeypatch.setattr(files, "_named", {})  # as in a process that named no file yet
-    (tmp_path / "net.py").write_text(NET)
     monkeypatch.chdir(tmp_path)
-    return request.param
-
-
-def test_a_network_is_trained_compressed_and_used(call, model, images):
+    Path("net.py").write_text(NET)
     data = ["--data", images]
-    epochs = ["--epochs", MODELS[model], "--learning-rate", 0.1, "--batch-size", 12]
-    trained = call("train", "--model", model, *data, "--size", SIDE, *epochs, "--out", "base")
+    epochs = ["--epochs", EPOCHS, "--learning-rate", 0.1, "--batch-size", 12]
+    trained = call("train", "--model", MODEL, *data, "--size", SIDE, *epochs, "--out", "base")
     assert trained.code == 0, trained.err
-    own = "" if model.startswith("timm:") else f"@{model}"
-    uncut = f"base{own}"
+    uncut = f"base@{MODEL}"
 
     short = ["--epochs", 2, "--cuts", 1, "--no-int8", "--out", "small", "--quiet"]
     done = call("compress", uncut, *data, "--budget", "params=60%", *short)
@@ -85,7 +74,7 @@ def test_a_network_is_trained_compressed_and_used(call, model, images):
     assert "Warning" not in done.err
     found = from_plain(SearchResult, read_json("small/results.json"))
     assert Path("small/report.html").is_file() and found.met and found.choice is not None
-    small = f"small{own}"
+    small = f"small@{MODEL}"
 
     # the size of its images is known, and it does what the search found on both halves
     right = call("evaluate", small, *data, "--json").json()

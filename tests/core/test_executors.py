@@ -1,4 +1,4 @@
-"""Work on a real Dask and a real Ray on this machine is what it is in one process, to the bit."""
+"""Work on processes, on a real Dask and on a real Ray of this machine is that of one process."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import os
 import signal
 import socket
 import sys
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,61 +17,32 @@ from joblib import parallel_config
 from torch import nn
 
 from vinets import ABM, fit_class_ideals
-from vinets.core.executors import ClusterError, _Joblib, open_cluster, parse_cluster, workers
+from vinets.core.executors import PACKAGES, ClusterError, open_executor, parse_address
 from vinets.data import digits
 from vinets.ideals.pruning import score
+from vinets.runs.run import run_trials
 from vinets.runs.setup import Setup
 from vinets.runs.store import Store
 from vinets.runs.trial import Trial
-from vinets.runs.trials import run_trials
 from vinets.training.loop import DivergedError
-
-KINDS = {"dask": "distributed", "ray": "ray"}
 
 
 @pytest.fixture(scope="module", params=["dask", pytest.param("ray", marks=pytest.mark.cluster)])
-def cluster(request):
-    pytest.importorskip(KINDS[request.param], reason=f"{request.param} is not installed")
+def executor(request):
+    pytest.importorskip(PACKAGES[request.param], reason=f"{request.param} is not installed")
     cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import tests
-    with open_cluster(f"{request.param}://local:2") as found:
+    with open_executor(f"{request.param}://local:2") as found:
         yield found
 
 
-@contextmanager
-def joblib_on(cluster):
-    with parallel_config(_Joblib(cluster), n_jobs=-1):
-        yield
-
-
-def die_once(marker):
-    """End this process as if its machine had been switched off, the first time."""
-    path = Path(marker)
-    if not path.exists():
-        path.touch()
-        os.kill(os.getpid(), signal.SIGKILL)
-
-
-class Mortal(ABM):
-    """Kills the worker that fits the first class."""
-
-    def __init__(self, psi=0.01, max_degree=2, marker=""):
-        super().__init__(psi, max_degree=max_degree)
-        self.marker = marker
-
-    def _fit_sets(self, sets, progress=None):
-        die_once(self.marker)
-        return super()._fit_sets(sets, progress)
-
-
-def test_class_ideals_and_scores_are_those_of_one_process_though_a_worker_dies(
-    cluster, random, tmp_path
-):
+def test_class_ideals_and_scores_by_the_backend_of_joblib_are_those_of_one_process(random):
+    distributed = pytest.importorskip("distributed")
     y = np.repeat(np.arange(6), 40)
     Z = torch.from_numpy(np.tanh(random.normal(size=(240, 4)) + y[:, None] / 9))
-    model = Mortal(psi=0.02, marker=str(tmp_path / "died"))
-    with joblib_on(cluster):
+    model = ABM(psi=0.02, max_degree=2)
+    local = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
+    with distributed.Client(**local), parallel_config("dask", n_jobs=-1):
         there = fit_class_ideals(Z, y, model)
-        assert (tmp_path / "died").exists()
         far = score(there, Z, torch.from_numpy(y))
     here = fit_class_ideals(Z, y, model)
     near = score(here, Z, torch.from_numpy(y))
@@ -82,30 +52,35 @@ def test_class_ideals_and_scores_are_those_of_one_process_though_a_worker_dies(
 
 
 class MortalLayer(nn.Module):
-    """Kills the process that first runs it."""
+    """Ends the process that first runs it, as if its machine had been switched off."""
 
     def __init__(self, marker):
         super().__init__()
         self.marker = str(marker)
 
     def forward(self, x):
-        die_once(self.marker)
+        if not Path(self.marker).exists():
+            Path(self.marker).touch()
+            os.kill(os.getpid(), signal.SIGKILL)
         return x
 
 
-@pytest.mark.cluster
-def test_trials_are_those_of_one_process_though_a_worker_dies(cluster, tmp_path):
-    mortal = MortalLayer(tmp_path / "died")
-    model = nn.Sequential(
-        nn.Conv2d(1, 8, 3), nn.ReLU(), mortal, nn.Flatten(), nn.Linear(8 * 36, 10)
-    )
+def mortal(folder):
+    """A network whose first worker dies, and trials for it."""
+    layer = MortalLayer(folder / "died")
+    model = nn.Sequential(nn.Conv2d(1, 8, 3), nn.ReLU(), layer, nn.Flatten(), nn.Linear(8 * 36, 10))
     setups = {"net": Setup("net", model, digits(), torch.device("cpu"))}
     start = Trial(network="net", cut="1").change(
         components=6, keep=3, monomials=16, per_class=12, epochs=1, batch_size=64, train=20, test=5
     )
-    trials = [start.change(seed=seed) for seed in (0, 1)]
+    return setups, [start.change(seed=seed) for seed in (0, 1)]
+
+
+@pytest.mark.cluster
+def test_trials_are_those_of_one_process_though_a_worker_dies(executor, tmp_path):
+    setups, trials = mortal(tmp_path)
     far, near = Store(tmp_path / "far"), Store(tmp_path / "near")
-    run_trials(trials, setups, far, jobs=cluster, progress=None)
+    run_trials(trials, setups, far, executor=executor, progress=None)
     assert (tmp_path / "died").exists()
     run_trials(trials, setups, near, progress=None)
     for trial in trials:
@@ -113,23 +88,36 @@ def test_trials_are_those_of_one_process_though_a_worker_dies(cluster, tmp_path)
         assert ours == theirs
 
 
+def test_a_process_that_dies_is_one_sentence_and_the_next_call_goes_on(tmp_path):
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])
+    setups, trials = mortal(tmp_path)
+    store = Store(tmp_path / "store")
+    told = r"^A process beside this one was ended from outside"
+    with pytest.raises(OSError, match=told), open_executor(2) as executor:
+        run_trials(trials, setups, store, executor=executor, progress=None)
+    assert (tmp_path / "died").exists() and not (store.folder / ".workers").exists()
+    with open_executor(2) as executor:
+        run_trials(trials, setups, store, executor=executor, progress=None)
+    assert not store.missing(trials)
+
+
 def diverge():
     raise DivergedError("the loss is nan")
 
 
-def test_what_goes_wrong_on_a_worker_is_raised_here(cluster):
+def test_what_goes_wrong_on_a_worker_is_raised_here(executor):
     with pytest.raises(DivergedError, match=r"^the loss is nan$"):
-        cluster.submit(diverge).result(timeout=60)
+        executor.submit(diverge).result(timeout=60)
 
 
-@pytest.mark.parametrize("scheme", KINDS)
+@pytest.mark.parametrize("scheme", PACKAGES)
 def test_a_cluster_that_is_not_there_is_one_sentence(scheme):
-    pytest.importorskip(KINDS[scheme], reason=f"{scheme} is not installed")
+    pytest.importorskip(PACKAGES[scheme], reason=f"{scheme} is not installed")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))  # bound, and nobody listens
         place = f"127.0.0.1:{free.getsockname()[1]}"
         told = f"{scheme}://{place} cannot be reached"
-        with pytest.raises(ClusterError, match=told), workers(f"{scheme}://{place}"):
+        with pytest.raises(ClusterError, match=told), open_executor(f"{scheme}://{place}"):
             pass
 
 
@@ -138,4 +126,12 @@ def test_a_cluster_that_is_not_there_is_one_sentence(scheme):
 )
 def test_addresses_that_mean_nothing_are_refused(address):
     with pytest.raises(ValueError, match=r"must be dask://HOST:PORT, ray://HOST:PORT"):
-        parse_cluster(address)
+        parse_address(address)
+
+
+def test_one_job_or_none_is_this_process_and_fewer_are_refused():
+    for jobs in (None, 1):
+        with open_executor(jobs) as executor:
+            assert executor is None
+    with pytest.raises(ValueError, match=r"must be a positive integer, dask://HOST:PORT"):
+        open_executor(0).__enter__()

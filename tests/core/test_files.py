@@ -1,17 +1,25 @@
+"""Files: read only if they can be meant, written whole or not at all, one writer to a folder."""
+
 from __future__ import annotations
 
+import multiprocessing
 import os
-import struct
 import subprocess
 import sys
+import threading
+import time
 
 import pytest
 import torch
 
-from vinets import files
+from vinets import build, compress, fine_tune, train_classifier
 from vinets.cli.errors import sentence
-from vinets.core.files import append_line, parse_json, read_json, write_json, write_text
+from vinets.core import files
+from vinets.core.files import append_line, locked, parse_json, read_json, write_json, write_text
 from vinets.core.tensors import read_file, read_header, write_file
+from vinets.data import digits
+from vinets.models import digits_cnn
+from vinets.networks.network import CutNetwork
 
 # --- reading ----------------------------------------------------------------------------------
 
@@ -95,51 +103,6 @@ def test_a_link_out_of_a_folder_is_not_followed(tmp_path):
     assert read_json(folder / "manifest.json") == {"a": 1}  # a file that somebody named
     (folder / "inner" / "b.json").symlink_to(write_json(folder / "b.json", 1))
     assert read_json(folder / "inner" / "b.json", inside=folder) == 1
-
-
-def header(told: str, data: bytes = b"") -> bytes:
-    return struct.pack("<Q", len(told.encode())) + told.encode() + data
-
-
-SOUND = '{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}'
-
-
-@pytest.mark.parametrize(
-    ("content", "said"),
-    [
-        (b"", "header"),
-        (struct.pack("<Q", 1 << 40), "header"),
-        (header("[]"), "no object"),
-        (header("{" * 100_000), "not a readable safetensors file"),
-        (header(SOUND, bytes(7)), "it has 7"),
-        (header(SOUND.replace("F32", "F8_E5M2"), bytes(2)), "none of BOOL"),
-        (header(SOUND.replace("F32", "U64"), bytes(16)), "none of BOOL"),
-        (header(SOUND.replace("[2]", "[4611686018427387904,4]"), bytes(8)), "another length"),
-        (header(SOUND.replace("[2]", "[-1,-2]"), bytes(8)), "no shape"),
-        (header(SOUND.replace("[2]", "[true]"), bytes(8)), "no shape"),
-        (header(SOUND[:-1] + "," + SOUND[1:], bytes(8)), "'a' stands twice"),
-        (header(SOUND[:-1] + ',"b"' + SOUND[4:], bytes(8)), "overlap"),
-        (header('{"__metadata__":{"a":1}}'), "no texts"),
-    ],
-)
-def test_headers_that_cannot_be_meant_are_refused(tmp_path, content, said):
-    path = tmp_path / "w.safetensors"
-    path.write_bytes(content)
-    for read in (read_header, read_file):
-        with pytest.raises(ValueError, match=r"^[^\n]*w.safetensors [^\n]*\.$") as got:
-            read(path)
-        assert said in str(got.value)
-
-
-def test_a_header_tells_what_is_read(tmp_path):
-    path = tmp_path / "w.safetensors"
-    tensors = {"a": torch.ones(2, 3).T, "b": torch.zeros(0, 4, dtype=torch.int64)}
-    write_file(path, tensors, {"x": "y"})
-    forms, notes = read_header(path)
-    assert notes == {"x": "y"}
-    assert forms == {k: (t.dtype, tuple(t.shape)) for k, t in tensors.items()}
-    back, _ = read_file(path, wanted=lambda name, form: form.dtype == torch.int64)
-    assert list(back) == ["b"]
 
 
 # --- writing ----------------------------------------------------------------------------------
@@ -236,8 +199,7 @@ def test_a_name_that_libraries_write_differently_is_refused_at_once(tmp_path, na
     """Of bytes that are no text, and of letters that the file system writes otherwise."""
     path = os.fsencode(tmp_path) + b"/" + name
     script = (
-        "import os, sys; from vinets.core.locks import locked\n"
-        "from vinets.core.files import write_text\n"
+        "import sys; from vinets.core.files import locked, write_text\n"
         "for ask in (lambda: locked(sys.argv[1]).__enter__(), lambda: write_text(sys.argv[1], '')):"
         "\n    try: ask()\n    except ValueError as error: print(str(error).isascii(), error)\n"
     )
@@ -248,22 +210,144 @@ def test_a_name_that_libraries_write_differently_is_refused_at_once(tmp_path, na
     assert not os.listdir(tmp_path)
 
 
-def test_tensors_are_written_under_names_that_are_cleaned_up(tmp_path):
-    """A writer of safetensors with a name of its own would leave it behind when killed."""
-    import threading
+# --- locks ------------------------------------------------------------------------------------
 
-    from vinets.core.tensors import write_file
+HOLD = (
+    "import sys, time; from vinets.core.files import locked\n"
+    "with locked(sys.argv[1]): print('held', flush=True); time.sleep(float(sys.argv[2]))"
+)
 
-    seen, done = set(), threading.Event()
 
-    def watch():
-        while not done.is_set():
-            seen.update(path.name for path in tmp_path.iterdir())
+def holder(folder, seconds: float) -> subprocess.Popen:
+    command = [sys.executable, "-c", HOLD, str(folder), str(seconds)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "held\n"
+    return process
 
-    watcher = threading.Thread(target=watch)
-    watcher.start()
-    for _ in range(5):
-        write_file(tmp_path / "net.safetensors", {"x": torch.zeros(1 << 22)}, {})
-    done.set()
-    watcher.join()
-    assert len(seen) > 1 and all(name.endswith("net.safetensors") for name in seen)
+
+def test_a_second_writer_is_refused_until_the_first_has_ended(tmp_path):
+    folder = tmp_path / "run"
+    process = holder(folder, 60)
+    with (
+        pytest.raises(ValueError, match=r"Another process is .*run\. Wait"),
+        locked(folder),
+    ):
+        pass
+    process.kill()  # as nothing but the system can notice
+    process.wait()
+    with locked(folder):
+        pass
+    assert [path.name for path in folder.iterdir()] == [".lock"]
+
+
+def test_waiting_takes_as_long_as_the_other_one(tmp_path):
+    process, begin = holder(tmp_path, 1.0), time.monotonic()
+    with locked(tmp_path, wait=True):
+        assert time.monotonic() - begin > 0.3
+        assert process.wait(10) == 0
+
+
+def test_the_owner_may_ask_again_and_another_thread_may_not(tmp_path):
+    said = []
+
+    def ask():
+        try:
+            with locked(tmp_path):
+                said.append("got it")
+        except ValueError:
+            said.append("refused")
+
+    def elsewhere():
+        thread = threading.Thread(target=ask)
+        thread.start()
+        thread.join()
+
+    with locked(tmp_path):
+        with locked(tmp_path / "."):
+            elsewhere()
+        elsewhere()
+    elsewhere()
+    assert said == ["refused", "refused", "got it"]
+
+
+def test_a_forked_process_does_not_take_the_lock_for_its_own(tmp_path):
+    context = multiprocessing.get_context("fork")
+    queue = context.SimpleQueue()
+
+    def child():
+        try:
+            with locked(tmp_path):
+                queue.put("got it")
+        except ValueError:
+            queue.put("refused")
+
+    with locked(tmp_path):
+        process = context.Process(target=child)
+        process.start()
+        process.join(30)
+    assert queue.get() == "refused"
+
+
+def test_an_error_ends_the_lock(tmp_path):
+    with pytest.raises(RuntimeError), locked(tmp_path):
+        raise RuntimeError
+    process = holder(tmp_path, 0)
+    assert process.wait(10) == 0
+
+
+def refused(work, folder) -> None:
+    """Work on a folder that another thread holds is refused before anything is done."""
+    held, done = threading.Event(), threading.Event()
+
+    def hold():
+        with locked(folder):
+            held.set()
+            done.wait(60)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    held.wait(60)
+    try:
+        with pytest.raises(ValueError, match="Another process is writing into"):
+            work()
+    finally:
+        done.set()
+        thread.join()
+    assert [path.name for path in folder.iterdir()] == [".lock"]
+
+
+def test_whatever_writes_checkpoints_from_python_has_its_folder_to_itself(tmp_path):
+    torch.manual_seed(0)
+    model, data = digits_cnn(), digits()
+    short = {"epochs": 1, "directory": tmp_path, "progress": None}
+    refused(lambda: train_classifier(model, data.train, **short), tmp_path)
+    options = {"head": "products", "parameters": 2000}
+    net, _ = build(model, data.train, "relu2", progress=None, **options)
+    for part in ("coefficients", "backbone"):
+        refused(lambda part=part: fine_tune(net, data.train, trained=part, **short), tmp_path)
+    refused(
+        lambda: compress(model, data, "drop=1", out=tmp_path, device="cpu", progress=None), tmp_path
+    )
+
+
+def test_two_that_save_one_folder_leave_one_network(tmp_path):
+    """Both files are of the same writer."""
+    torch.manual_seed(0)
+    options = {"head": "products", "parameters": 2000}
+    nets = [
+        build(digits_cnn(), digits().train, "relu2", progress=None, seed=seed, **options)[0]
+        for seed in range(2)
+    ]
+
+    def save(net):
+        for _ in range(10):
+            net.save_pretrained(tmp_path)
+
+    threads = [threading.Thread(target=save, args=(net,)) for net in nets]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    CutNetwork.from_pretrained(tmp_path)
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert names == [".lock", "config.json", "model.safetensors"]

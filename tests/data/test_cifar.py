@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import pickle
+from collections import OrderedDict
 
 import numpy as np
 import pytest
 import torch
 
 from vinets.data import Augmentation, cifar, load_data
+from vinets.data.cifar import read_pickle
 
 RANDOM = np.random.default_rng(0)
 PARTS = {"train": 50, "test": 25}  # a sheet has 25 images in a row
@@ -163,6 +166,137 @@ def test_pickles_with_other_contents_are_refused(tmp_path, content, message):
     path.write_bytes(pickle.dumps(content, protocol=2))
     with pytest.raises(ValueError, match=message):
         cifar(tmp_path)
+
+
+class Malicious:
+    def __init__(self, call, *arguments):
+        self.reduced = call, arguments
+
+    def __reduce__(self):
+        return self.reduced
+
+
+def read(tmp_path, content):
+    path = tmp_path / "batch"
+    path.write_bytes(content)
+    return read_pickle(path)
+
+
+@pytest.mark.parametrize("protocol", [0, 1, 2, 3, 4])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_arrays_of_bytes_come_back(tmp_path, protocol, order):
+    array = np.arange(200, 248, dtype=np.uint8).reshape(6, 8, order=order)
+    content = {"data": array, b"labels": [1, 2], "batch_label": b"a\xff"}
+    found = read(tmp_path, pickle.dumps(content, protocol=protocol))
+    np.testing.assert_array_equal(found["data"].values, array)
+    assert found["labels"] == [1, 2] and found["batch_label"] == b"a\xff"
+
+
+def test_a_pickle_of_python_2_comes_back(tmp_path):
+    """As Python 2 wrote the official files: byte strings without a mark."""
+    text = (
+        b"\x80\x02}(U\x04datacnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\x00\x85U\x01b"
+        b"\x87R(K\x01K\x02K\x03\x86cnumpy\ndtype\nU\x02u1K\x00K\x01\x87R(K\x03U\x01|NNNJ\xff\xff\xff"
+        b"\xffJ\xff\xff\xff\xffK\x00tb\x89U\x06\x00\x01\x7f\x80\xfe\xfftbU\x06labels]K\x07au."
+    )
+    found = read(tmp_path, text)
+    np.testing.assert_array_equal(found["data"].values, [[0, 1, 127], [128, 254, 255]])
+    assert found["labels"] == [7]
+
+
+@pytest.mark.parametrize("protocol", [0, 2, 4])
+@pytest.mark.parametrize("nested", [False, True])
+def test_a_malicious_pickle_is_refused_and_not_run(tmp_path, protocol, nested):
+    target = tmp_path / "made"
+    payload = Malicious(os.mkdir, str(target))
+    content = pickle.dumps({"data": [payload]} if nested else payload, protocol=protocol)
+    with pytest.raises(ValueError, match=r"batch must be a file .* asks for (posix|nt).mkdir"):
+        read(tmp_path, content)
+    assert not target.exists()
+    pickle.loads(content)  # it would have worked
+    assert target.exists()
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        Malicious(eval, "1"),
+        Malicious(getattr, "a", "upper"),
+        Malicious(np.load, "file"),
+        OrderedDict(),
+        np.zeros(2),
+        np.array([None]),
+        np.zeros(2, dtype="u1,u1"),
+        np.float64(1),
+        Malicious(np.ndarray, (2**40,)),
+        Malicious(np.dtype, "O"),
+    ],
+)
+def test_whatever_such_files_do_not_need_is_refused(tmp_path, payload):
+    with pytest.raises(ValueError, match="batch must be a file"):
+        read(tmp_path, pickle.dumps({"data": payload}, protocol=2))
+
+
+@pytest.mark.parametrize("name", [b"numpy\ndtype", b"_codecs\nencode"])
+def test_no_pickle_can_change_the_reader(tmp_path, name):
+    # GLOBAL, then BUILD with (None, {"text": 1}): would set attributes of what was named.
+    with pytest.raises(ValueError, match="batch must"):
+        read(tmp_path, b"}U\x01ac" + name + b"\n(N}U\x04textK\x01stbs.")
+    array = np.zeros((2, 3), np.uint8)
+    again = read(tmp_path, pickle.dumps({"data": array}, protocol=2))["data"]
+    np.testing.assert_array_equal(again.values, array)
+
+
+def test_a_small_pickle_cannot_take_all_memory(tmp_path):
+    assert read(tmp_path, b"}r\xff\xff\xff\xff.") == {}  # LONG_BINPUT at position 2**32 - 1
+    again = b"h\x00h\x01h\x02\x86R"  # encode(text, "latin1"), the text being large
+    begin = b"c_codecs\nencode\nq\x00X" + (1 << 20).to_bytes(4, "little") + b"x" * (1 << 20)
+    content = begin + b"q\x01X\x06\x00\x00\x00latin1q\x02]" + again * 1000 + b"."
+    with pytest.raises(ValueError, match="it calls encode with values that no such file has"):
+        read(tmp_path, content)
+
+
+def doubled(begin: bytes, double: bytes, times: int) -> bytes:
+    """A value that stands twice in the next one, and so on: 2**times long when written out."""
+    return begin + b"".join(b"q" + bytes([i]) + b"h" + bytes([i]) + double for i in range(times))
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"}" + doubled(b"K\x01", b"\x86", 60) + b"K\x01s.",  # a key, to be hashed
+        b"}(" + doubled(b"K\x01", b"\x86", 60) + b"K\x01u.",
+        b"(" + doubled(b"K\x01", b"\x86", 60) + b"K\x01d.",
+        b"}U\x01a\x8f(" + doubled(b"K\x01", b"\x86", 60) + b"\x90s.",  # an item of a set
+        b"}U\x01a(" + doubled(b"K\x01", b"\x86", 60) + b"\x91s.",
+        b"}" + b")" + b"\x85" * 500_000 + b"K\x01s.",  # a key whose hash exhausts the stack
+        b"}U\x04data" + doubled(b"]", b"\x86", 60) + b"s.",
+        b"}U\x06labels]" + doubled(b"]", b"\x86", 60) + b"as.",
+        b"}U\x04data" + b")" + b"\x85" * 500_000 + b"s.",
+        b"}U\x06labels" + b"]" * 500_000 + b"a" * 499_999 + b"s.",
+        b"}U\x06labels]\x8a\x09" + b"\x7f" * 9 + b"as.",
+        b"}U\x04datacnumpy\nndarray\ns.",
+        b"}U\x04datacnumpy\ndtype\n" + b"]" * 9 + b"a" * 8 + b"\x85Rs.",
+    ],
+)
+def test_pickles_that_would_take_years_are_refused_at_once(tmp_path, content):
+    path = write_pickled(tmp_path, "cifar10") / "test_batch"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match="test_batch must "):
+        cifar(tmp_path)
+
+
+@pytest.mark.parametrize("content", [b"", b"hello", b"\x80\x02}", b"\x80\x02K\x01.", b"\x80\xff."])
+def test_damaged_pickles_are_refused_in_one_sentence(tmp_path, content):
+    with pytest.raises(ValueError, match=r"batch must be a file .* It cannot be read: "):
+        read(tmp_path, content)
+
+
+def test_every_cut_of_a_good_pickle_is_refused(tmp_path):
+    whole = pickle.dumps({"data": np.zeros((2, 3), np.uint8), "labels": [1]}, protocol=2)
+    for length in range(len(whole)):
+        with pytest.raises(ValueError, match="batch must"):
+            read(tmp_path, whole[:length])
 
 
 def test_damaged_sheets_are_refused(tmp_path):

@@ -42,7 +42,7 @@ def test_rare_words_have_no_number(tmp_path):
 def test_by_name(tmp_path):
     data = load_data(f"text:{write(tmp_path)}")
     assert data.name == tmp_path.name and data.train.inputs.dtype == torch.int64
-    assert data.train.inputs.shape == (4, module.LENGTH)
+    assert data.train.inputs.shape == (4, module.WORDS_PER_TEXT)
 
 
 class TestSource(SourceContract):
@@ -76,7 +76,7 @@ def test_bad_files_are_refused_in_one_sentence(tmp_path, train, test, message):
 
 
 def test_endless_lines_and_missing_files_are_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "LONGEST", 30)
+    monkeypatch.setattr(module, "MAX_LINE_CHARACTERS", 30)
     with pytest.raises(ValueError, match=r"Line 1 of .* fewer than 30 characters"):
         load_data(f"text:{write(tmp_path, 'pets' + chr(9) + 'a ' * 40)}")
     (tmp_path / "test.tsv").unlink()

@@ -19,7 +19,8 @@ sys.path.insert(0, str(ROOT))
 from benchmarks.tables import PAGES, fill  # noqa: E402
 from vinets import OAVI  # noqa: E402
 from vinets.core.settings import BEST  # noqa: E402
-from vinets.report import read_results  # noqa: E402
+from vinets.paper.page import read_results  # noqa: E402
+from vinets.report.figures import figure_data  # noqa: E402
 from vinets.report.formats import cell, paper_cell  # noqa: E402
 
 
@@ -33,7 +34,6 @@ def test_the_page_in_the_repository_holds_its_results():
     text = (folder / "report.html").read_text(encoding="utf-8")
     page = ReadPage(text)
     rows = set(map(tuple, page.rows))
-    figures = iter(page.figures)
     for result in read_results(folder):
         for table in result.tables:
             for row in table.rows:
@@ -45,12 +45,10 @@ def test_the_page_in_the_repository_holds_its_results():
                     if len(found) == len(wanted)
                 ), (table.id, wanted)
         for figure in result.figures:
-            drawn = next(figures)
-            assert [one["name"] for one in drawn["series"]] == [one.name for one in figure.series]
-            for one, series in zip(drawn["series"], figure.series, strict=True):
-                points = [(p["x"], p["y"]) for p in one["points"]]
-                assert points == list(zip(series.x, series.y, strict=True))
-    assert next(figures, None) is None
+            assert f"{result.experiment}:{figure.id}" in page.values("id")
+            data = figure_data(figure)
+            for row in data.rows:
+                assert tuple(cell(column, row) for column in data.columns) in rows, figure.id
     assert loads_nothing(text)
     assert "benchmarks/results/paper/report.html" in (ROOT / "README.md").read_text()
 
@@ -109,7 +107,7 @@ def test_the_python_of_the_page_on_compressing_finds_a_network(capsys):
     (block,) = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
     names: dict = {}
     exec(compile(block, "compress.md", "exec"), names)
-    assert names["found"].net is not names["model"]
+    assert names["found"].network is not names["model"]
     assert "parameters" in capsys.readouterr().out
 
 

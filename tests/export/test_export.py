@@ -23,8 +23,8 @@ from vinets.export import (
     suffixes,
 )
 from vinets.models import create_model, digits_cnn
-from vinets.models.records import example_inputs
-from vinets.models.resnet import ResNet
+from vinets.models.facts import example_inputs
+from vinets.models.networks import ResNet
 from vinets.networks import VINet
 from vinets.training import fine_tune
 

@@ -30,15 +30,15 @@ from vinets.data.texts import text_folder
 from vinets.ideals.abm import ABM
 from vinets.ideals.vca import VCA
 from vinets.models import digits_cnn, load_weights, save_weights, source_of
-from vinets.models.sources import sketch
+from vinets.models.records import sketch
 from vinets.networks import CutNetwork
 from vinets.networks.uncut import UncutNetwork, read_uncut, write_uncut
+from vinets.paper.page import read_results, results_page
 from vinets.report.html import html
-from vinets.report.results_page import read_results, results_page
 from vinets.runs import baselines, build, collect
 from vinets.runs.store import Store
 from vinets.search.budget import Cost
-from vinets.search.halving import _Known
+from vinets.search.cost import CostTable
 from vinets.training.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from vinets.training.history import Epoch
 
@@ -268,14 +268,14 @@ def _runs(top: Path) -> Iterator[Reader]:
         lambda f: read_config(str(f / "run.toml"), "compress", options),
     )
     folder = top / "search"
-    known = _Known(costs={"uncut": Cost(100, 0.5)}, diverged={"t": "nan"})
+    known = CostTable(costs={"uncut": Cost(100, 0.5)}, diverged={"t": "nan"})
     write_json(folder / "search.json", as_plain(known))
     searched = {"search.json": m.json_file}
     yield Reader(
         "search",
         folder,
         searched,
-        lambda f: from_plain(_Known, read_json(f / "search.json"), str(f / "search.json")),
+        lambda f: from_plain(CostTable, read_json(f / "search.json"), str(f / "search.json")),
     )
 
 

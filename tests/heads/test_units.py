@@ -8,7 +8,7 @@ from torch import nn
 from vinets import collect
 from vinets.heads import ProductsHead, ProductsOptions, ReLUUnits, SimKDHead
 from vinets.heads.units import NormalizedForms, SpatialPatterns
-from vinets.latent.classifier import sees_negative
+from vinets.latent.reader import sees_negative
 from vinets.testing.heads import HeadContract, lived
 
 

@@ -8,7 +8,7 @@ import torch
 
 from vinets.algebra.gram import GramFactor
 from vinets.algebra.orthogonal import OrthogonalFactor
-from vinets.ideals.ball import Decided, OracleLog, oracle_solutions, outside_ball
+from vinets.ideals.ball import BlockSolutions, OracleLog, oracle_solutions, outside_ball
 from vinets.ideals.rule import Rule
 from vinets.oracles import Solution, Status
 
@@ -59,7 +59,7 @@ def test_candidates_that_need_too_much_are_refused_from_the_first_on(decided):
         if not bool(doubtful.any()):
             assert first is None
             continue
-        refused = outside_ball(Decided(factor, block, prefix, *found, steps), doubtful, rule)
+        refused = outside_ball(BlockSolutions(factor, block, prefix, *found, steps), doubtful, rule)
         assert refused == (0, first)
 
 
@@ -69,7 +69,10 @@ def test_candidates_that_vanish_inside_the_ball_get_their_coefficients(decided):
     rule = Rule(0.1, unit=False, radius=4.8)
     doubtful = torch.tensor([[False, False, True, False]])
     before = tail.clone()
-    assert outside_ball(Decided(factor, block, prefix, tail, value, steps), doubtful, rule) is None
+    assert (
+        outside_ball(BlockSolutions(factor, block, prefix, tail, value, steps), doubtful, rule)
+        is None
+    )
     assert torch.equal(tail[0, [0, 1, 3]], before[0, [0, 1, 3]])
     assert float(tail[0, 2].abs().sum()) <= 4.8 * (1 + 1e-12)
     rest = block.values[0, 2] + tail[0, 2] @ factor.rows[0, :2]
@@ -85,7 +88,7 @@ def test_oracles_replace_what_still_vanishes_and_leave_the_rest(decided, oracle)
     rule = Rule(1e-4, unit=False, radius=4.5, oracle=oracle)
     before, log = (tail.clone(), value.clone()), OracleLog()
     vanished = torch.tensor([[True, True, False, True]])
-    whole = Decided(factor, block, prefix, tail, value, steps)
+    whole = BlockSolutions(factor, block, prefix, tail, value, steps)
     oracle_solutions(whole, vanished, rule, log)
     assert log.rows == 3 and log.kept == 3 and sum(log.status.values()) == 3
     assert torch.equal(tail[0, 2], before[0][0, 2]) and value[0, 2] == before[1][0, 2]
@@ -105,7 +108,7 @@ def test_at_psi_zero_what_is_zero_vanishes(decided):
     width, every = torch.full((1, 1), 2), torch.ones(1, 1, dtype=torch.bool)
     tail, value = torch.zeros(1, 1, 2).double(), torch.zeros(1, 1).double()
     rule, log = Rule(0.0, unit=False, radius=1.0, oracle="bpcg"), OracleLog()
-    whole = Decided(factor, block, width, tail, value, torch.zeros_like(width))
+    whole = BlockSolutions(factor, block, width, tail, value, torch.zeros_like(width))
     assert outside_ball(whole, every, rule) is None
     oracle_solutions(whole, every, rule, log)
     assert (log.rows, log.kept) == (1, 1)

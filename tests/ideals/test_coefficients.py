@@ -13,7 +13,7 @@ from vinets.algebra.orthogonal import OrthogonalFactor
 from vinets.ideals.ball import OracleLog
 from vinets.ideals.coefficients import (
     BallBinds,
-    Found,
+    VanishingTerms,
     _padded,
     block_outcome,
     unit_coefficients,
@@ -25,11 +25,11 @@ def test_blocks_are_put_under_each_other_and_let_go():
     def block(rows, width, start):
         table = torch.arange(float(rows * width)).view(rows, width) + start
         numbers = (torch.full((rows,), x) for x in (float(start), width, start + 1))
-        return Found(np.arange(rows), table, *numbers)
+        return VanishingTerms(np.arange(rows), table, *numbers)
 
     found = [block(2, 1, 10), block(0, 2, 0), block(3, 4, 20)]
     tables = [f.table.clone() for f in found]
-    whole = Found.joined(found, 5)
+    whole = VanishingTerms.joined(found, 5)
     assert found == []  # so that both need not fit into memory
     assert whole.table.shape == (5, 5)
     assert torch.equal(whole.table[:2, :1], tables[0]) and not whole.table[:2, 1:].any()
@@ -75,7 +75,7 @@ def test_coefficients_are_least_squares_over_what_each_candidate_met(kind, seed)
     rows, psi = mixed_rows(seed), 5e-3
     factor, block, valid, before = decided(kind, False, psi, rows)
     out = block_outcome(factor, block, valid, before, Rule(psi, unit=False), OracleLog())
-    (found,), (accepted,) = out.found, out.accepted
+    (found,), (accepted,) = out.vanished, out.accepted
     assert out.refused is None and len(accepted) and len(found.position)
     assert sorted([*accepted, *found.position]) == list(range(14))
     M = factor.rows[0].numpy()
@@ -96,9 +96,9 @@ def test_eigenvectors_are_those_of_what_each_candidate_met(kind, seed):
     rows, psi = mixed_rows(seed), 1e-3
     factor, block, valid, before = decided(kind, True, psi, rows)
     out = block_outcome(factor, block, valid, before, Rule(psi, unit=True), OracleLog())
-    positions = out.found[0].position
-    prefix = out.found[0].prefix.tolist()
-    gathered = Found.joined([out.found[0]], factor.counts[0])
+    positions = out.vanished[0].position
+    prefix = out.vanished[0].prefix.tolist()
+    gathered = VanishingTerms.joined([out.vanished[0]], factor.counts[0])
     (found,) = unit_coefficients(factor, [gathered], psi, 1 << 20)
     assert len(positions) and found.tail.shape == (len(positions), factor.counts[0])
     for row, (j, k) in enumerate(zip(positions, prefix, strict=True)):
@@ -123,7 +123,7 @@ def test_a_refused_candidate_is_accepted_and_what_follows_undone(kind):
     factor, block, valid, before = decided(kind, False, psi, rows)
     out = block_outcome(factor, block, valid, before, rule, OracleLog())
     assert out.refused == 2 and out.accepted[0].tolist() == [1, 2]
-    assert out.found[0].position.tolist() == [0]
+    assert out.vanished[0].position.tolist() == [0]
     assert factor.counts == [3] and factor.active[0, :3].tolist() == [1, 1, 0]
     np.testing.assert_allclose(factor.rows[0, :3], np.stack([c, a, 3 * a]), atol=1e-15)
     factor, block, valid, before = decided(kind, False, psi, rows, sets=2)

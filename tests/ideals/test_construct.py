@@ -39,7 +39,7 @@ problems = st.fixed_dictionaries(
 def engine(request):
     """Single small point sets have a construction of their own; with 0 nothing is small."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("vinets.ideals.small.SMALL", request.param)
+        patch.setattr("vinets.ideals.small.MAX_BORDER_TERMS", request.param)
         yield
 
 

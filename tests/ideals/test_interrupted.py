@@ -36,7 +36,7 @@ class Interrupting:
 @pytest.fixture(autouse=True)
 def not_small(monkeypatch):
     """Small point sets are done before anyone could interrupt; these are to take the long way."""
-    monkeypatch.setattr("vinets.ideals.small.SMALL", 0)
+    monkeypatch.setattr("vinets.ideals.small.MAX_BORDER_TERMS", 0)
 
 
 def interrupted_in(degree, model, monkeypatch):

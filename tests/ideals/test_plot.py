@@ -9,6 +9,7 @@ from vinets import ABM, VCA, fit_class_ideals
 from vinets.data.synthetic import circle, sphere
 from vinets.ideals.plot import (
     plot_class_values,
+    plot_generators,
     plot_zero_sets,
     plot_zero_surface,
     values_by_class,
@@ -121,6 +122,16 @@ def test_values_by_class_are_small_on_the_diagonal():
     assert [label.get_text() for label in ax.get_xticklabels()] == ["0.3", "0.6", "0.9"]
     with pytest.raises(ValueError, match=r"means must have shape \(2, 2\)"):
         plot_class_values(means, [0, 1])
+
+
+def test_generators_are_grouped_by_their_class_and_scaled_by_column():
+    means = np.array([[1.0, 2.0, 0.0], [4.0, 0.5, 0.0]])
+    ax = plot_generators(means, [1, 0, 1], ["a", "b"])
+    drawn = np.asarray(ax.images[0].get_array())
+    assert np.allclose(drawn, [[1.0, 0.25, 0.0], [0.25, 1.0, 0.0]])
+    assert list(ax.get_xticks()) == [0, 1.5]  # the middle of each group
+    with pytest.raises(ValueError, match=r"means must have shape \(2, 2\)"):
+        plot_generators(means, [1, 0], ["a", "b"])
 
 
 def test_without_matplotlib_the_error_names_the_extra(monkeypatch):

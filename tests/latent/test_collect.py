@@ -10,7 +10,10 @@ import pytest
 import torch
 from torch import nn
 
-from vinets.latent import collect_latents
+from vinets import collect
+from vinets.data import digits
+from vinets.latent import Latents, collect_latents
+from vinets.models import digits_cnn
 
 IMAGES = torch.randn(37, 1, 6, 6, generator=torch.Generator().manual_seed(0))
 LABELS = torch.arange(37) % 4
@@ -112,7 +115,7 @@ def test_a_full_disk_is_one_sentence(monkeypatch):
         def write(self, data):
             raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("vinets.latent.store.TemporaryFile", Full)
+    monkeypatch.setattr("vinets.latent.collect.TemporaryFile", Full)
     with pytest.raises(OSError, match=r"cannot be written to .*No space left.*TMPDIR"):
         collect_latents(Counting(), batches(5), memory_limit=20 * ROW)
 
@@ -157,3 +160,85 @@ def test_bad_input_is_named(network, pairs, message):
     for limit in (0, 1 << 20):
         with pytest.raises(ValueError, match=message):
             collect_latents(network, pairs, memory_limit=limit)
+
+
+# --- latents of a cut network -----------------------------------------------------------------
+
+
+class Count:
+    """A progress that adds up."""
+
+    def __init__(self):
+        self.stages, self.done = [], 0
+
+    def start(self, stage, total):
+        self.stages.append((stage, total))
+
+    def advance(self, count=1, note=""):
+        self.done += count
+
+
+@pytest.fixture(scope="module")
+def train():
+    return digits().train
+
+
+@pytest.fixture(scope="module")
+def model() -> nn.Module:
+    torch.manual_seed(0)
+    return digits_cnn().eval()
+
+
+@pytest.fixture(scope="module")
+def latents(model, train) -> Latents:
+    return collect(model, train, "relu3", per_class=48, progress=None)
+
+
+def test_latents_are_what_the_cut_network_returns(model, train, latents):
+    store = latents.store
+    assert len(store) == 600 and store.labels.bincount().tolist() == [60] * 10
+    values = store.tensor()
+    with torch.no_grad():
+        everything = torch.cat([latents.reader(latents.backbone(x)) for x, _ in train.batches(500)])
+    rows = everything.flatten(1)
+    for value in values[::97].flatten(1):
+        assert ((rows - value).abs().amax(1) < 1e-5).any()
+
+
+def test_four_fifths_of_every_class_are_fitted(latents):
+    labels = latents.store.labels
+    assert [int(latents.fit[labels == k].sum()) for k in range(10)] == [48] * 10
+
+
+def test_the_record_tells_how_to_make_it_again(latents, train):
+    record = latents.record
+    assert record.cut == "relu3" and record.classes == train.classes
+    assert record.inputs == {"": {"shape": [1, 8, 8], "dtype": "float32"}}
+    assert record.source["name"] == "digits_cnn"
+    assert record.preprocessing == train.preprocessing.to_dict()
+    assert latents.original_parameters == 103_466 and latents.n_classes == 10
+
+
+def test_progress_counts_the_examples(model, train):
+    watch = Count()
+    collect(model, train, "relu1", per_class=8, batch_size=32, progress=watch)
+    assert watch.stages == [("latents", 100)] and watch.done == 100
+
+
+def test_unknown_places_and_readings_are_named(model, train):
+    with pytest.raises(ValueError, match=r"nearest names are .*conv3"):
+        collect(model, train, "conv33", progress=None)
+    with pytest.raises(ValueError, match=r"must be an index below"):
+        collect(model, train, 99, progress=None)
+    with pytest.raises(ValueError, match=r"'read' parameter of collect"):
+        collect(model, train, "relu1", read="tokens", progress=None)
+    with pytest.raises(ValueError, match=r"reads tokens"):
+        collect(model, train, "relu1", read="class_token", progress=None)
+
+
+@pytest.mark.parametrize(
+    ("read", "pool", "shape"), [("pool", 2, (64, 4)), ("mean_token", None, (64, 1))]
+)
+def test_latents_are_read_as_asked(model, train, read, pool, shape):
+    found = collect(model, train, "relu3", per_class=4, read=read, pool=pool, progress=None)
+    assert found.shape == shape

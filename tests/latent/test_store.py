@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from vinets.latent.store import LatentStore, collect_latents
+from vinets.latent.collect import LatentStore, collect_latents
 
 VALUES = torch.randn(23, 2, 3, generator=torch.Generator().manual_seed(0))
 LABELS = torch.arange(23) % 3

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from vinets.measure import compare, evaluate, flops, machine, throughput
+from vinets.measure import evaluate, flops, machine, measure_speed, throughput
 from vinets.models import resnet18
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
@@ -26,7 +26,9 @@ def test_peak_memory_is_that_of_a_known_chain():
 
 def test_networks_stay_where_they_are():
     network = resnet18(10)
-    results = compare({"a": network}, torch.zeros(1, 3, 32, 32), batch_sizes=(1, 8), **QUICK)["a"]
+    results = measure_speed({"a": network}, torch.zeros(1, 3, 32, 32), batch_sizes=(1, 8), **QUICK)[
+        "a"
+    ]
     assert next(network.parameters()).device.type == "cpu"
     assert all(r.device == "cuda:0" and r.latency_ms > 0 and r.median > 0 for r in results)
 
@@ -35,7 +37,9 @@ def test_longer_work_takes_longer():
     # the GPU works on after the call returned; a clock that does not wait would not see it
     x = torch.randn(4096, 4096)
     one, ten = (nn.Sequential(*[nn.Linear(4096, 4096)] * n) for n in (1, 10))
-    (fast,), (slow,) = compare({"one": one, "ten": ten}, x, batch_sizes=(4096,), **QUICK).values()
+    (fast,), (slow,) = measure_speed(
+        {"one": one, "ten": ten}, x, batch_sizes=(4096,), **QUICK
+    ).values()
     assert 5 < fast.median / slow.median < 20
     assert 5 < slow.latency_ms / fast.latency_ms < 20
 

@@ -1,15 +1,22 @@
 from __future__ import annotations
 
+import getpass
 import json
+import os
+import platform
+import socket
 import statistics
 from functools import partial
+from pathlib import Path
 
 import pytest
 import torch
 from torch import nn
 
+import vinets
 from vinets.core.plain import as_plain
-from vinets.measure import compare, throughput
+from vinets.measure import machine, measure_speed, throughput
+from vinets.measure.speed import limited_threads
 
 QUICK = {"repeats": 3, "seconds": 0.005, "warmup": 1, "device": "cpu"}
 
@@ -60,7 +67,7 @@ class Work(nn.Module):
 @pytest.fixture
 def clock(monkeypatch):
     fake = FakeTime()
-    monkeypatch.setattr("vinets.measure.running.time", fake)
+    monkeypatch.setattr("vinets.core.device.time", fake)
     return fake
 
 
@@ -92,7 +99,7 @@ def test_networks_take_turns():
     log = []
     networks = {name: Recorder(name, log) for name in "abc"}
     options = {**QUICK, "seconds": 0.0, "warmup": 2}
-    results = compare(networks, torch.zeros(2, 3), batch_sizes=(4, 1), **options)
+    results = measure_speed(networks, torch.zeros(2, 3), batch_sizes=(4, 1), **options)
     assert list(results) == ["a", "b", "c"]
     names = [name for name, size, *_ in log if size == 4]
     assert names == ["a"] * 3 + ["b"] * 3 + ["c"] * 3 + ["a", "b", "c"] * 3  # memory takes a pass
@@ -155,7 +162,7 @@ def test_bad_options_are_named(options, message):
 @pytest.mark.parametrize("networks", [{}, nn.Linear(2, 2), {"a": torch.sin}])
 def test_networks_have_names(networks):
     with pytest.raises(ValueError, match="must be a dict from names to networks"):
-        compare(networks, torch.zeros(1, 2), **QUICK)
+        measure_speed(networks, torch.zeros(1, 2), **QUICK)
 
 
 def test_many_networks_of_one_class_are_all_compiled(monkeypatch):
@@ -168,5 +175,41 @@ def test_many_networks_of_one_class_are_all_compiled(monkeypatch):
     monkeypatch.setattr(torch, "compile", partial(by_torch, backend=count))
     torch.compiler.reset()
     many = {str(size): nn.Sequential(nn.Linear(4, size)) for size in range(1, 13)}
-    compare(many, torch.zeros(1, 4), batch_sizes=(1,), compile=True, **QUICK)
+    measure_speed(many, torch.zeros(1, 4), batch_sizes=(1,), compile=True, **QUICK)
     assert len(compiled) == len(many)
+
+
+def test_threads_come_back_even_after_an_error():
+    before = torch.get_num_threads()
+    with pytest.raises(RuntimeError, match="stop"), limited_threads(before + 1):
+        assert torch.get_num_threads() == before + 1
+        raise RuntimeError("stop")
+    assert torch.get_num_threads() == before
+
+
+# --- the machine ------------------------------------------------------------------------------
+
+
+def test_the_facts_are_those_of_this_machine():
+    facts = machine("cpu")
+    assert facts["vinets"] == vinets.__version__ and facts["torch"] == torch.__version__
+    assert facts["python"] == platform.python_version()
+    assert facts["torch_threads"] == torch.get_num_threads()
+    assert 1 <= facts["cores"] <= os.cpu_count()
+    assert facts["processor"] and (facts["device"], facts["gpu"], facts["cuda"]) == (
+        "cpu",
+        None,
+        None,
+    )
+
+
+def test_nothing_names_the_host_the_user_or_a_path():
+    values = json.loads(json.dumps(machine())).values()
+    text = " ".join(str(v) for v in values)
+    assert str(Path.home()) not in text and str(Path.cwd()) not in text
+    assert not {socket.gethostname(), getpass.getuser()} & set(text.split())
+
+
+def test_unknown_devices_are_named():
+    with pytest.raises(ValueError, match="'device' parameter of machine must be 'auto', 'cpu'"):
+        machine("abacus")

@@ -21,11 +21,10 @@ from vinets.models import (
     spec_of,
 )
 from vinets.models import source_of as record_of
-from vinets.models.guard import bytes_of
 from vinets.models.libraries.timm import import_timm
 from vinets.models.libraries.torchvision import import_torchvision
 from vinets.models.libraries.transformers import import_transformers
-from vinets.models.sources import sketch
+from vinets.models.records import bytes_of, sketch
 
 VIT = {
     "hidden_size": 16,
@@ -326,7 +325,7 @@ def test_nothing_is_fetched_while_a_record_is_built(transformers, monkeypatch):
             super().__init__()
             seen.append((os.environ.get("HF_HUB_OFFLINE"), constants.HF_HUB_OFFLINE))
 
-    monkeypatch.setattr("vinets.models.sources._built", lambda record: Watched())
+    monkeypatch.setattr("vinets.models.records._build", lambda record: Watched())
     monkeypatch.setenv("TRANSFORMERS_OFFLINE", "0")
     monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
     before = constants.HF_HUB_OFFLINE

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from vinets.oracles import AcceleratedGradient, solve, solve_exact
-from vinets.oracles.l1_ball import project
+from vinets.oracles.problem import project_to_ball
 
 
 def test_the_first_step_is_a_plain_projected_gradient_step(instance):
@@ -56,7 +56,7 @@ def test_steps_are_those_of_the_papers(make_instance):
         t = 1.0
         for state in states[1:]:
             moved = torch.from_numpy(y - (G @ y + b) / L)[None]
-            new = project(moved, p.radius, p.mask[n : n + 1])[0].numpy()
+            new = project_to_ball(moved, p.radius, p.mask[n : n + 1])[0].numpy()
             if (y - new) @ (new - c) > 0:
                 c, y, t = new, new, 1.0
             else:

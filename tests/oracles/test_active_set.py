@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from vinets.oracles import (
     BlendedPairwise,
@@ -12,7 +14,7 @@ from vinets.oracles import (
     PairwiseFrankWolfe,
     active_set,
 )
-from vinets.oracles.l1_ball import project
+from vinets.oracles.problem import project_to_ball
 
 PLAIN = [FrankWolfe(), PairwiseFrankWolfe(corrections=0), BlendedPairwise(corrections=0)]
 
@@ -20,7 +22,7 @@ PLAIN = [FrankWolfe(), PairwiseFrankWolfe(corrections=0), BlendedPairwise(correc
 def test_a_point_survives_its_representation(instance):
     p = instance.problem
     g = torch.Generator().manual_seed(0)
-    c = project(torch.randn(p.linear.shape, generator=g).double(), p.radius, p.mask)
+    c = project_to_ball(torch.randn(p.linear.shape, generator=g).double(), p.radius, p.mask)
     c[:, ::3] = 0.0
     state = active_set.from_point(p, c)
     back = active_set.point(p, state.weights)
@@ -94,3 +96,16 @@ def test_weights_of_a_point_on_the_boundary_are_none_below_zero():
     state = active_set.from_point(p, c)
     assert (state.weights >= 0).all()
     torch.testing.assert_close(active_set.point(p, state.weights), c, rtol=0, atol=1e-14)
+
+
+rows_of_four = st.lists(st.floats(-100, 100, allow_subnormal=False), min_size=4, max_size=4)
+
+
+@given(st.lists(rows_of_four, min_size=1, max_size=5))
+@settings(max_examples=40, deadline=None)
+def test_best_vertex_minimises_over_all_vertices(rows):
+    gradient = torch.tensor(rows, dtype=torch.float64)
+    scores = torch.cat([gradient, -gradient], dim=1)
+    vertex, score = active_set.best_of_all(gradient)
+    assert torch.equal(-score[:, 0], scores.amin(1))
+    assert torch.equal(scores.gather(1, vertex), -score)

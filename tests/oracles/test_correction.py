@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 
 from vinets.oracles import LeastSquaresBatch
 from vinets.oracles.correction import correct
-from vinets.oracles.l1_ball import scale_into
+from vinets.oracles.problem import scale_into_ball
 
 
 def sparse_points(problem, seed, share=0.5, spread=1.0):
     g = torch.Generator().manual_seed(seed)
     c = torch.randn(problem.linear.shape, generator=g, dtype=torch.float64) * spread
     c = c * (torch.rand(c.shape, generator=g) < share) * problem.mask
-    return scale_into(c, problem.radius)
+    return scale_into_ball(c, problem.radius)
 
 
 @given(seed=st.integers(0, 10**6), spread=st.sampled_from([0.01, 1.0, 100.0]))

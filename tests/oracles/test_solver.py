@@ -1,8 +1,8 @@
-"""Oracles by name, and one that is added from outside the package."""
+"""Oracles by name, one that is added from outside the package, and what solvers hand back."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import FrozenInstanceError, dataclass
 
 import numpy as np
 import pytest
@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from vinets import OAVI
-from vinets.oracles import ORACLES, LeastSquaresBatch, RowState, Solver, l1_ball, solve
+from vinets.oracles import ORACLES, LeastSquaresBatch, RowState, Solution, Solver, Status, solve
+from vinets.oracles.problem import project_to_ball
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ def plain_gradient(monkeypatch):
         def step(self, problem: LeastSquaresBatch, state: Points) -> Points:
             length = torch.linalg.matrix_norm(problem.gram, 2).reciprocal()[problem.owner, None]
             moved = state.at - length * problem.gradient(state.at) / 2  # of a square
-            return Points(l1_ball.project(moved, problem.radius, problem.indicator))
+            return Points(project_to_ball(moved, problem.radius, problem.indicator))
 
         def coefficients(self, problem: LeastSquaresBatch, state: Points) -> Tensor:
             return state.at
@@ -67,3 +68,32 @@ def test_a_name_that_is_taken_is_refused(plain_gradient):
 
 def test_a_solver_without_its_points_is_none():
     assert "coefficients" in Solver.__abstractmethods__
+
+
+def test_summary_counts_rows_steps_and_the_worst_gap():
+    solution = Solution(
+        coefficients=torch.zeros(4, 2),
+        value=torch.zeros(4),
+        gap=torch.tensor([0.0, 0.5, 0.25, 0.0]),
+        steps=torch.tensor([0, 16, 8, 8]),
+        status=torch.tensor([Status.CONVERGED, Status.STEP_LIMIT, Status.TARGET, Status.TARGET]),
+    )
+    summary = solution.summary()
+    assert summary.per_status == {Status.CONVERGED: 1, Status.TARGET: 2, Status.STEP_LIMIT: 1}
+    assert (summary.rows, summary.total_steps, summary.max_steps) == (4, 32, 16)
+    assert summary.worst_gap == 0.5
+
+
+def test_summary_of_nothing():
+    none = torch.zeros(0)
+    whole = torch.zeros(0, dtype=torch.int64)
+    summary = Solution(torch.zeros(0, 2), none, none, whole, whole).summary()
+    assert (summary.rows, summary.per_status, summary.worst_gap) == (0, {}, 0.0)
+
+
+def test_results_cannot_be_changed():
+    none, whole = torch.zeros(0), torch.zeros(0, dtype=torch.int64)
+    solution = Solution(torch.zeros(0, 2), none, none, whole, whole)
+    for result, name in ((solution, "value"), (solution.summary(), "rows")):
+        with pytest.raises(FrozenInstanceError):
+            setattr(result, name, 1)

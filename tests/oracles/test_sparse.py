@@ -42,8 +42,8 @@ def one_by_one(gram, b, beta, target):
 def test_points_are_short_reach_their_target_and_are_minimal(
     make_instance, monkeypatch, share, options
 ):
-    monkeypatch.setattr("vinets.oracles.sparse.ROUGH", share)
-    monkeypatch.setattr("vinets.oracles.sparse.WIDE", 0)
+    monkeypatch.setattr("vinets.oracles.sparse.SINGLE_TARGET", share)
+    monkeypatch.setattr("vinets.oracles.sparse.SINGLE_TERMS", 0)
     p, start, target = instance(make_instance, 90, **options)
     c = shorten(p, start, target)
     assert (c[~p.mask] == 0).all()

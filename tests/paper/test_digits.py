@@ -13,9 +13,9 @@ from vinets.networks.uncut import WEIGHTS
 from vinets.paper import claims
 from vinets.paper.backbones import DIGITS
 from vinets.paper.level import level, level_with_uncut
+from vinets.paper.page import read_results
 from vinets.paper.plan import EXPERIMENTS, Plan
 from vinets.paper.reproduce import Folders, one_thread, reproduce
-from vinets.report import read_results
 from vinets.runs import trials as running
 from vinets.runs.store import Store
 

@@ -18,10 +18,11 @@ from vinets.core.settings import RECIPES
 from vinets.models import create_model, load_weights, save_weights
 from vinets.paper import claims
 from vinets.paper.backbones import READINGS, RESNET18, RESNET34
+from vinets.paper.page import read_results, results_page
 from vinets.paper.paper import VARIANTS
 from vinets.paper.plan import EXPERIMENTS, Experiment, Findings, Plan
 from vinets.paper.reproduce import Folders, chosen_experiments, reproduce
-from vinets.report import html, read_results, results_page
+from vinets.report import html
 from vinets.runs import trials as running
 from vinets.runs.store import Store
 from vinets.runs.trial import TrialResult

@@ -3,14 +3,15 @@ from __future__ import annotations
 import builtins
 import math
 import re
+from itertools import pairwise
 from xml.etree import ElementTree
 
 import pytest
 
 from vinets.core.palette import INK, OURS
-from vinets.report.figures import can_draw, draw_figure, save_figure, svg
-from vinets.report.html import html
-from vinets.report.values import Axis, Drawing, Figure, Page, ReferenceLine, Series
+from vinets.report.figures import can_draw, draw_figure, figure_data, save_figure, svg
+from vinets.report.formats import cell
+from vinets.report.values import Axis, Drawing, Figure, ReferenceLine, Series
 
 pytest.importorskip("matplotlib")
 
@@ -74,7 +75,6 @@ def test_series_may_be_joined_or_not_whatever_the_kind():
     for kind in ("lines", "scatter"):
         ax = drawn(figure(kind=kind, series=(line, dots), levels=()))
         assert [one.get_linestyle() for one in ax.get_lines()] == ["-", "None"]
-        assert '"joined": true' in html(Page("t", (figure(kind=kind, series=(line,)),), ()))
 
 
 def test_logarithmic_axes_leave_out_what_they_cannot_show():
@@ -107,25 +107,77 @@ def test_names_stand_in_place_of_numbers_and_marks_where_they_are_wanted():
     assert ax.get_lines()[0].get_markevery() == [2]
 
 
-def test_no_curve_runs_through_the_legend():
-    canvas = Canvas(figsize=(6, 4), layout="constrained")
+@pytest.mark.parametrize("name", ["VI-Net", "VI-Net " * 12])
+def test_no_curve_runs_through_the_legend_and_it_stays_on_the_sheet(name):
+    canvas = Canvas(figsize=(4.4, 3.4), layout="constrained")
     ax = canvas.add_subplot()
-    draw_figure(ax, figure())
+    draw_figure(ax, figure(series=tuple(Series(f"{name} {i}", (1,), (2,)) for i in range(4))))
     canvas.draw_without_rendering()
-    assert ax.get_legend().get_window_extent().y0 >= ax.get_window_extent().y1
+    legend = ax.get_legend().get_window_extent()
+    assert legend.y0 >= ax.get_window_extent().y1
+    assert legend.x1 <= canvas.bbox.x1 and legend.y1 <= canvas.bbox.y1
+
+
+@pytest.mark.parametrize("count", [3, 20, 200])
+def test_names_along_an_axis_do_not_lie_on_each_other(count):
+    canvas = Canvas(figsize=(4.4, 3.4), layout="constrained")
+    ax = canvas.add_subplot()
+    names = tuple(f"layer4.{i}.bn2" for i in range(count))
+    series = Series("VI-Net", tuple(range(count)), tuple(range(count)))
+    draw_figure(ax, figure(series=(series,), x=Axis("cut", names=names)))
+    canvas.draw_without_rendering()
+    boxes = [label.get_window_extent() for label in ax.get_xticklabels()]
+    assert all(a.x1 <= b.x0 + 1 for a, b in pairwise(boxes))
+
+
+def test_values_beyond_all_bounds_leave_a_gap():
+    series = Series("VI-Net", (1, 2, 3), (1e308, -1e308, 2), std=(1e308, 0, 1))
+    assert "<svg" in svg(figure(series=(series,), levels=(ReferenceLine("high", 1e308),)))
+
+
+# --- the data of a figure ---------------------------------------------------------------------
+
+
+def rows_of(found: Figure) -> list[list[str]]:
+    table = figure_data(found)
+    rows = [[cell(column, row) for column in table.columns] for row in table.rows]
+    return [[column.heading for column in table.columns], *rows]
+
+
+def test_lines_have_a_row_for_every_x_and_a_column_for_every_series():
+    series = (
+        Series("linear head", (10, 20), (90.5, None), ("b.bn1", "a.bn1")),
+        Series("VI-Net", (10, 20), (91.25, 88), ("b.bn1", "a.bn1"), (0.5, None)),
+    )
+    found = figure(series=series, x=Axis("removed", format=".0f"), y=Axis("y", format=".2f"))
+    assert rows_of(found) == [
+        ["point", "removed", "linear head", "VI-Net"],
+        ["b.bn1", "10", "90.50", "91.25 ± 0.50"],
+        ["a.bn1", "20", "–", "88.00"],
+    ]
+    assert figure_data(found).caption == "y; uncut network: 93.00"
+
+
+def test_points_that_share_an_x_get_a_row_each():
+    expected = [["series", "point", "x", "y"], ["s", "a", "1", "2"], ["s", "a", "1", "3"]]
+    shared = Series("s", (1, 1), (2, 3), ("a", "a"))
+    assert rows_of(figure(series=(shared,), x=Axis("x"), y=Axis("y"))) == expected
+    apart = Series("s", (1, 2), (2, 3), ("a", "a"))
+    found = rows_of(figure(series=(apart,), x=Axis("x"), y=Axis("y"), kind="scatter"))
+    assert found[2] == ["s", "a", "2", "3"]
 
 
 # --- drawings inside a page -------------------------------------------------------------------
 
 
-def picture(name: str, alt: str = "alt") -> str:
+def picture(name: str, alt: str = "alt", prefix: str = "") -> str:
     def draw(ax):
         ax.plot([0, 1], [0, 1], "o-", color=OURS, label="line")
         ax.imshow([[0, 1], [1, 0]])
         ax.set(xlabel="across")
         ax.legend()
 
-    return svg(Drawing(name, alt, "caption", draw))
+    return svg(Drawing(name, alt, "caption", draw), prefix)
 
 
 def test_a_drawing_is_one_element_that_says_what_it_shows():
@@ -144,16 +196,22 @@ def test_a_drawing_loads_nothing_and_takes_the_colours_of_the_page():
     assert INK not in text and OURS not in text
 
 
+def test_a_figure_is_drawn_without_its_title_which_stands_above_it():
+    text = svg(figure(), "x:")
+    assert 'aria-label="Title"' in text and ">Title<" not in text
+    assert ">uncut network<" in text and "var(--quiet)" in text and "var(--line)" in text
+
+
 def test_names_in_two_drawings_of_a_page_differ_and_references_hold():
     names = {}
-    for name in ("a", "b"):
-        text = picture(name)
+    for name, prefix in (("a", ""), ("b", ""), ("c", "part:")):
+        text = picture(name, prefix=prefix)
         found = re.findall(r'\bid="([^"]*)"', text)
         assert len(found) == len(set(found))
         names[name] = set(found)
-        used = set(re.findall(r'(?:url\(|href=")#([\w-]+)', text))
+        used = set(re.findall(r'(?:url\(|href=")#([\w:-]+)', text))
         assert used and used <= names[name]
-    assert not names["a"] & names["b"]
+    assert not names["a"] & names["b"] and not names["a"] & names["c"]
 
 
 def test_equal_drawings_are_equal_texts():

@@ -42,7 +42,7 @@ FAULTS = {
     '<p style="width: 3em; overflow: hidden; white-space: nowrap">too long</p>': 'cut off: p "too',
     '<svg width="60" height="20"><text x="40" y="15">Accuracy</text></svg>': "cut off: text",
     '<svg><text y="15" style="fill: #666">grey</text></svg>': "1400 px, dark: contrast",
-    '<div class="plot"><svg><text y="9">3</text><text x="2" y="9">4</text></svg></div>': "on each",
+    '<figure id="f"><svg><text y="9">3</text><text x="2" y="9">4</text></svg></figure>': "on each",
     "<img src='data:,'>": "axe image-alt",
     f"<div class='scroll'><table><tr><td>{'x' * 500}</td></tr></table></div>": "a table hides",
 }

@@ -5,7 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
-from vinets.report.terminal import _show, print_page, print_table
+from vinets.report.terminal import _show, markdown, print_page, print_table
 from vinets.report.values import (
     Axis,
     Beside,
@@ -106,3 +106,21 @@ def test_a_page_is_printed_but_for_its_pictures(capsys):
 def test_text_is_broken_on_a_terminal():
     lines = on_a_terminal("word " * 100, 200)
     assert max(map(len, lines)) <= 100 and len(lines) > 5
+
+
+def test_every_value_has_its_cell_and_the_papers_stand_in_brackets():
+    columns = (Column("model"), Column("n", "parameters", ",", "n_std"), Column("note"))
+    rows = (
+        Row({"model": "A", "n": 1200, "n_std": 30}, {"n": 1300}, "First"),
+        Row({"model": "B", "n": None, "note": "|O| and ||W||"}, section="First", marked=True),
+        Row({"model": "C", "n": 3, "note": True}, section="Second"),
+    )
+    assert markdown(Table("t", "T", columns, rows)).splitlines() == [
+        "| model | parameters | note |",
+        "|---|---:|---|",
+        "| **First** | | |",
+        "| A | 1,200 ± 30 (1,300) |  |",
+        "| **B** | – | \\|O\\| and ‖W‖ |",
+        "| **Second** | | |",
+        "| C | 3 | yes |",
+    ]

@@ -11,10 +11,10 @@ from vinets.core.progress import progress_of
 from vinets.heads import SimKDHead
 from vinets.models import create_model, save_weights
 from vinets.runs.context import CutContext
+from vinets.runs.run import run_trials
 from vinets.runs.setup import SetupFiles
 from vinets.runs.store import Store
 from vinets.runs.trial import Trial
-from vinets.runs.trials import run_trials
 
 BUDGET = 5_000
 START = Trial(network="text", cut="blocks.0", checkpoints=False).change(

@@ -10,7 +10,7 @@ import torch
 from vinets.core.plain import as_plain
 from vinets.data import load_data
 from vinets.models import digits_cnn, save_weights, source_of
-from vinets.models.records import input_fields
+from vinets.models.facts import input_fields
 from vinets.networks import CutNetwork, VINet
 from vinets.networks.uncut import UncutNetwork, write_uncut
 from vinets.runs import build

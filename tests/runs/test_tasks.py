@@ -12,10 +12,10 @@ from vinets.core.settings import Placing, Projecting
 from vinets.data import DataSplit
 from vinets.ideals.abm import ABM
 from vinets.runs import build
+from vinets.runs.run import run_trials
 from vinets.runs.setup import Setup
 from vinets.runs.store import Store
 from vinets.runs.trial import Trial
-from vinets.runs.trials import run_trials
 from vinets.runs.variables import find_variables
 
 FEW = Trial(network="net", cut="relu3", task="ideals").change(

@@ -10,8 +10,7 @@ from sklearn.neighbors import NearestNeighbors
 from torch import nn
 
 from vinets.models.libraries.torchvision import import_torchvision
-from vinets.scores import SCORES, Seen, fit_strangeness, rates
-from vinets.scores.scores import margin
+from vinets.scores import SCORES, Activations, rates
 
 
 def cloud(count: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -23,7 +22,7 @@ def cloud(count: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 @pytest.fixture(scope="module")
-def scene() -> tuple[nn.Linear, Seen, Seen, Seen]:
+def scene() -> tuple[nn.Linear, Activations, Activations, Activations]:
     torch.manual_seed(0)
     linear = nn.Linear(8, 3).requires_grad_(False)
     linear.weight.copy_(torch.eye(3, 8))
@@ -31,7 +30,7 @@ def scene() -> tuple[nn.Linear, Seen, Seen, Seen]:
     ours, _ = cloud(300, 1)
     strange = 6 * torch.rand(300, 8, generator=torch.Generator().manual_seed(2))
     return linear, *(
-        Seen(x, linear(x), y) for x, y in ((train, labels), (ours, None), (strange, None))
+        Activations(x, linear(x), y) for x, y in ((train, labels), (ours, None), (strange, None))
     )
 
 
@@ -88,7 +87,7 @@ def test_react_and_ash_change_what_the_formulas_say(scene):
     x = ours.features[:1]
     top = x.sort(1, descending=True).values[:, :3]  # 35 % of 8
     scaled = torch.where(x >= top[:, -1:], x, 0) * torch.exp(x.sum() / top.sum())
-    found = SCORES["ash"](linear).fit(train)(Seen(x, linear(x)))
+    found = SCORES["ash"](linear).fit(train)(Activations(x, linear(x)))
     torch.testing.assert_close(found, -linear(scaled).logsumexp(1))
 
 
@@ -103,27 +102,6 @@ def test_rates_are_those_of_ranks():
     wins = (outside[:, None] > inside).double() + 0.5 * (outside[:, None] == inside).double()
     assert auroc == pytest.approx(float(wins.mean()))
     assert fpr == pytest.approx(0.45, abs=0.01)  # 95 of ours lie below 95, and 45 strange ones
-
-
-def test_the_margin_is_zero_between_classes_and_negative_near_one():
-    found = margin(torch.tensor([[2.0, 2.0, 2.0, 2.0], [1.0, 8.0, 8.0, 8.0]]))
-    assert found[0] == 0 and found[1] < -1.5
-
-
-def test_strangeness_tells_points_between_and_beyond():
-    def seen(points: torch.Tensor, labels: torch.Tensor | None = None) -> Seen:
-        logits = 4 * points[:, :3]
-        return Seen(points, logits, labels, {"a": points, "b": points[:, :4]})
-
-    train, labels = cloud(600, 0)
-    ours, _ = cloud(300, 1)
-    score = fit_strangeness(seen(train, labels), seen(*cloud(300, 2)))
-    usual = score(seen(ours))
-    between = train[labels == 0][:150] / 2 + train[labels == 1][:150] / 2
-    assert rates(usual, score(seen(between)))[0] > 0.85
-    assert rates(usual, score(seen(-3 * ours)))[0] > 0.99
-    with pytest.raises(ValueError, match="must have labels"):
-        fit_strangeness(seen(train), seen(ours))
 
 
 PACKAGE = {

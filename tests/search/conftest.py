@@ -1,34 +1,176 @@
+"""A real network of few digits, and searches in which nothing is trained.
+
+A search of :func:`make_search` reads accuracies from a table instead of training, so that it takes
+milliseconds. What :mod:`vinets.search.rounds` knows of trials is their names, the store and
+``run_trials``; all three have stand-ins here.
+"""
+
 from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import ClassVar
 
 import pytest
 import torch
 
+from vinets.core.settings import SearchOptions
 from vinets.data import DataSplit, digits
 from vinets.models import digits_cnn
-from vinets.search import costs
+from vinets.search import Candidate, cost, parse_budget, rounds
+from vinets.search.budget import Cost
+from vinets.search.rounds import Search
 from vinets.training import train_classifier
+
+EXAMPLES = 100  # to choose by, in searches without training
+UNCUT_WRONG = range(10)
 
 
 @pytest.fixture(autouse=True, scope="package")
-def short_windows():
-    """What a pass takes is of no matter here."""
+def _short_windows():
+    """Time passes for a moment only, because speed does not matter here."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(costs, "WINDOWS", {"repeats": 2, "seconds": 0.001})
+        patch.setattr(cost, "WINDOWS", {"repeats": 2, "seconds": 0.001})
+        patch.setattr(cost, "LONG_WINDOWS", {"repeats": 3, "seconds": 0.001})
         yield
 
 
 @pytest.fixture(scope="session")
 def data() -> DataSplit:
-    """Few digits."""
+    """Return few digits."""
     whole = digits()
     return DataSplit("digits", whole.train.subset(torch.arange(400)), whole.test)
 
 
 @pytest.fixture(scope="session")
 def model(data: DataSplit) -> torch.nn.Module:
-    """A network that knows them."""
+    """Return a network that knows them."""
     torch.manual_seed(0)
     model = digits_cnn()
     options = {"epochs": 6, "batch_size": 32, "learning_rate": 0.1, "validation": 0.0}
     train_classifier(model, data.train, progress=None, **options)
     return model
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A training of a candidate, known by its name as a real trial is."""
+
+    candidate: Candidate
+    epochs: int
+    rate: float
+    save: str = ""
+    recorded: bool = False
+
+    @property
+    def name(self) -> str:
+        return f"{self.candidate.name}-{self.epochs}-{self.rate:g}"
+
+    @property
+    def cut(self) -> str:
+        return self.candidate.cut
+
+    @property
+    def head(self) -> str:
+        return self.candidate.head
+
+    def change(self, recorded: bool) -> Trial:
+        return Trial(self.candidate, self.epochs, self.rate, self.save, recorded)
+
+
+class Store:
+    """Results by the name of a trial; stores in one folder share them."""
+
+    folders: ClassVar[dict[Path, dict[str, SimpleNamespace]]] = {}
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.results = folder, self.folders.setdefault(folder, {})
+
+    def claim(self, trials: Sequence[Trial], identities: object) -> None:
+        """Refuse nothing."""
+
+    def missing(self, trials: Sequence[Trial]) -> list[Trial]:
+        return [trial for trial in dict.fromkeys(trials) if trial.name not in self.results]
+
+    def read(self, trial: Trial) -> SimpleNamespace:
+        return SimpleNamespace(trained=self.results[trial.name])
+
+
+def candidates_of(heads: Sequence[str]) -> list[Candidate]:
+    """Return a candidate for every head, each behind a cut of its own."""
+    return [Candidate(f"cut{i}", head, 1 + i) for i, head in enumerate(heads)]
+
+
+@pytest.fixture
+def make_search(monkeypatch, tmp_path) -> Callable[..., Search]:
+    """Return a function that makes a search from the accuracies that its candidates reach.
+
+    ``reach(candidate, epochs, rate)`` is an accuracy, or an exception that is raised; sizes are
+    1, 2, 3, ..., if not given. All calls of ``run_trials`` are kept in ``search.calls``.
+    """
+
+    def make(
+        reach: Callable[[Candidate, int, float], float | Exception],
+        count: int,
+        budget: str | list[str] = "drop=0",
+        *,
+        sizes: Sequence[int] = (),
+        latencies: Sequence[float] = (),
+        heads: Sequence[str] = (),
+        epochs: int = 4,
+        accuracy: float = 0.9,
+        folder: Path = tmp_path / "search",
+        **options,
+    ) -> Search:
+        candidates = candidates_of(heads or ["pooled"] * count)
+        setup = SimpleNamespace(
+            name="uncut",
+            accuracy=accuracy,
+            wrong=UNCUT_WRONG,
+            train=range(EXAMPLES),
+            test=range(EXAMPLES),
+            identity=None,
+            device=torch.device("cpu"),
+        )
+        space = SimpleNamespace(
+            setup=setup,
+            candidates=candidates,
+            cuts=[SimpleNamespace(name=f"cut{i}", macs=100 * (1 + i)) for i in range(count)],
+            trial=lambda one, epochs, rate, save="": Trial(one, epochs, rate, save),
+            seconds_per_example=lambda one: 0.001 * one.parameters,
+        )
+        calls: list[SimpleNamespace] = []
+
+        def run_trials(trials, setups, store, *, executor=None, progress=None):
+            calls.append(SimpleNamespace(trials=[*trials], executor=executor, progress=progress))
+            for trial in store.missing(trials):
+                reached = reach(trial.candidate, trial.epochs, trial.rate)
+                if isinstance(reached, Exception):
+                    raise reached
+                wrong = tuple(range(round((1 - reached) * EXAMPLES)))
+                facts = SimpleNamespace(accuracy=reached, seconds=1.0, wrong=wrong)
+                store.results[trial.name] = facts
+
+        def measure(table, space, budget, progress):
+            numbers = [*sizes] or [1 + i for i in range(count)]
+            times = [*latencies] or [None] * count
+            known = dict(table.costs)
+            table.costs = {"uncut": Cost(1_000, 1.0 if latencies else None)}
+            for one, size, seconds in zip(candidates, numbers, times, strict=True):
+                table.costs[one.name] = Cost(size, seconds)
+            return table.costs != known
+
+        monkeypatch.setattr(rounds, "Space", lambda *_: space)
+        monkeypatch.setattr(rounds, "Store", Store)
+        monkeypatch.setattr(rounds, "run_trials", run_trials)
+        monkeypatch.setattr(rounds.CostTable, "measure", measure)
+        options["options"] = SearchOptions(epochs=epochs)
+        search = Search(setup, parse_budget(budget), folder, **options)
+        search.calls = calls
+        search.prepare()
+        return search
+
+    yield make
+    Store.folders.clear()

@@ -1,15 +1,24 @@
-"""Which cuts and heads are tried, and frontiers of them."""
+"""Which cuts and heads are tried, and the trials and commands that they mean."""
 
 from __future__ import annotations
 
+from itertools import pairwise
+
+import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from torch import nn
 
 from vinets.latent.cut import cut_points
 from vinets.models import digits_cnn, resnet18
-from vinets.search.result import frontier, layers_of
-from vinets.search.space import candidates_at, choose_cuts, start_trial
+from vinets.search import Candidate, CommandWords
+from vinets.search.compress import divide
+from vinets.search.space import Space, candidates_at, choose_cuts
+
+
+@pytest.fixture(scope="module")
+def space(data):
+    setup, _ = divide(digits_cnn(), data, 100, device="cpu")
+    return Space(setup, cuts=2, seed=3)
 
 
 def test_cuts_differ_in_cost_and_save_something():
@@ -22,7 +31,7 @@ def test_cuts_differ_in_cost_and_save_something():
     assert macs == sorted(set(macs))
     assert macs[-1] > 4 * macs[0]  # from early to late
     assert all(p.parameters < 0.9 * whole or p.macs < 0.9 * points[-1].macs for p in chosen)
-    # one in every stage at least, and none on a branch beside the blocks
+    # one in every stage at least, and none on a branch next to the blocks
     assert {point.name[:6] for point in chosen} >= {f"layer{i}" for i in (1, 2, 3, 4)}
     assert not any("downsample" in point.name for point in choose_cuts(points, whole, 99))
     # a block counts with its sum, not with the convolution that it ends with
@@ -31,24 +40,73 @@ def test_cuts_differ_in_cost_and_save_something():
 
 
 def test_heads_of_both_kinds_are_tried_and_no_linear_one_that_is_too_large():
-    model = digits_cnn()
-    points = {p.name: p for p in cut_points(model, torch.zeros(1, 1, 8, 8))}
-    found = candidates_at(points["relu1"], 103_466, 10)
-    assert {"vi", "relu-units", "pooled"} <= {one.head for one in found}
-    assert len({one.name for one in found}) == len(found)
-    assert "linear" not in {one.head for one in candidates_at(points["relu1"], 20_000, 10)}
-    trial = found[0].trial(start_trial(1_000, 10, seed=3), epochs=5)
-    assert (trial.cut, trial.recipe.epochs, trial.seed) == ("relu1", 5, 3)
-    assert trial.tuning.tune == "all" and trial.recipe.batch_size == 64
+    points = {p.name: p for p in cut_points(digits_cnn(), torch.zeros(1, 1, 8, 8))}
+    candidates = candidates_at(points["relu1"], 103_466, 10)
+    assert {"products", "relu-units", "pooled"} <= {one.head for one in candidates}
+    assert len({one.name for one in candidates}) == len(candidates)
+    few = candidates_at(points["relu1"], 20_000, 10)
+    assert "linear" not in {one.head for one in few}
+    plain = {one.head for one in candidates if not one.polynomial}
+    assert plain <= {"relu-units", "pooled", "linear"}
 
 
-@given(st.lists(st.tuples(st.integers(1, 9), st.integers(1, 9)), max_size=12))
-def test_nothing_beats_a_frontier_and_layers_hold_everything(pairs):
-    points = [(cost, gain, index) for index, (cost, gain) in enumerate(pairs)]
-    front = frontier(points)
-    for index in front:
-        cost, gain = pairs[index]
-        beaten = [c <= cost and g >= gain and (c, g) != (cost, gain) for c, g in pairs]
-        assert not any(beaten)
-    assert sorted(one for layer in layers_of(points) for one in layer) == list(range(len(pairs)))
-    assert not points or layers_of(points)[0] == front
+def test_a_candidate_becomes_a_trial(space):
+    assert len(space.setup.train) == 100 and len(space.cuts) == 2
+    trial = space.trial(space.candidates[0], 5, 0.02)
+    assert (trial.cut, trial.recipe.epochs, trial.seed) == (space.cuts[0].name, 5, 3)
+    assert trial.recipe.trained == "backbone" and trial.recipe.batch_size == 64
+    assert trial.recipe.learning_rate == 0.02 and not trial.save and not trial.checkpoints
+    last = space.trial(space.candidates[0], 5, 0.02, "finalists/0")
+    assert last.save == "finalists/0" and last.checkpoints
+    names = {space.trial(one, 5, 0.1).name for one in space.candidates}
+    assert len(names) == len(space.candidates)
+
+
+def test_networks_are_built_behind_their_cuts(space):
+    some = [one for one in space.candidates if one.head in ("products", "pooled")]
+    built = dict(space.networks(some))
+    assert set(built) == set(some)
+    example = space.setup.test.example(3)
+    assert all(network(example).shape == (3, 10) for network in built.values())
+
+
+def test_steps_of_training_are_timed(space):
+    pooled = next(one for one in space.candidates if one.head == "pooled")
+    assert space.seconds_per_example(pooled) > 0
+
+
+@pytest.mark.parametrize("head", ["products", "relu-units", "vanishing"])
+def test_a_command_names_the_head_and_what_changes_a_result(space, head):
+    one = next(one for one in space.candidates if one.head == head)
+    words = CommandWords("base", ("--data", "digits"), ("--no-flip",), ("--device", "cpu"), "out")
+    command = space.command(words, one, 5, 0.02, limit=50)
+    pairs = dict(pairwise(command))
+    assert command[:4] == ("vinets", "build", "base", "--data") and "--no-flip" in command
+    assert (pairs["--cut"], pairs["--epochs"], pairs["--learning-rate"]) == (one.cut, "5", "0.02")
+    assert (pairs["--limit"], pairs["--seed"], pairs["--device"]) == ("50", "3", "cpu")
+    assert pairs["--head"] == head
+    assert pairs["--out"].startswith("out/repeated/") and pairs["--out"].endswith("-5")
+
+
+def test_a_cut_whose_name_is_a_number_is_named_by_its_index(data):
+    first = nn.Sequential(nn.Conv2d(1, 4, 1), nn.ReLU())
+    layers = nn.Conv2d(4, 8, 3), nn.Conv2d(8, 32, 3), nn.Flatten(), nn.Linear(512, 10)
+    model = nn.Sequential(first, *layers)
+    setup, _ = divide(model, data, 100, device="cpu")
+    space = Space(setup, cuts=1, seed=0)
+    (point,) = space.cuts
+    assert point.name.isdecimal() and point.name != str(point.index)
+    command = space.command(CommandWords(), Candidate(point.name, "pooled", 99), 5, 0.1)
+    pairs = dict(pairwise(command))
+    assert pairs["--cut"] == str(point.index) and "--seed" not in command
+    assert (pairs["build"], pairs["--data"], pairs["--head"]) == ("MODEL", "DATA", "pooled")
+
+
+def test_commands_of_int8_name_the_network_that_was_saved():
+    data = ("--data", "d", "--weights", "w")
+    words = CommandWords("net.py:Net", data, ("--no-flip",), out="o", saved="o@net.py:Net")
+    assert words.evaluate() == ("vinets", "evaluate", "net.py:Net", *data)
+    assert {"net.py:Net", "--weights"} <= set(words.quantize(uncut=True, seed=0))
+    small = words.quantize(uncut=False, seed=7)
+    assert small[:3] == ("vinets", "export", "o@net.py:Net") and ("--seed", "7") in pairwise(small)
+    assert "--weights" not in small and "--no-flip" not in small  # a folder has its weights

@@ -13,12 +13,12 @@ from torch import nn
 from vinets.algebra.terms import TermSet
 from vinets.latent.cut import truncate
 from vinets.models import digits_cnn
-from vinets.models.resnet import BasicBlock
+from vinets.models.networks import BasicBlock
 from vinets.theory.advisor import Region, Split, advise, split_at
 from vinets.theory.bounds import kappa, matrix_norms, polynomial_bounds
-from vinets.theory.complexity import Complexity, LayerNorms
+from vinets.theory.complexity import spectral_complexity
 from vinets.theory.inex import encode
-from vinets.theory.networks import spectral_complexity
+from vinets.theory.norms import Complexity, LayerNorms
 
 numbers = st.floats(0.1, 10)
 some_layers = st.lists(st.builds(LayerNorms, st.just(""), numbers, numbers, numbers), max_size=4)
@@ -271,17 +271,13 @@ def test_where_nothing_fits_a_sentence_says_why():
 
 @pytest.mark.parametrize("norm", [1e-30, 10.0, 300.0, 1000.0, 1e40])
 @pytest.mark.parametrize("classes", [1, 1000])
-def test_the_record_is_plain_json_and_the_table_is_narrow(norm, classes):
+def test_the_record_is_plain_json(norm, classes):
     advice = advise(chain(3, norm), classes)
     told = json.loads(json.dumps(advice.to_dict(), allow_nan=False))
     assert [row["fits"] for row in told["rows"]] == [row.fits for row in advice.rows]
     assert told["log10_removed"] == advice.region.split.log10_removed
     if advice.setting is not None:
         assert told["setting"]["log10_tau_max"] == advice.setting.log10_tau_max
-    lines = str(advice).splitlines()
-    assert max(map(len, lines)) <= 80
-    assert sum(line.startswith("degree ") for line in lines[:11]) == 5
-    assert lines[11] == "" and " ".join(lines[12:]) == advice.sentence
 
 
 @pytest.mark.parametrize(

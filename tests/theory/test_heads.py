@@ -15,7 +15,7 @@ from vinets.heads import Head, PolynomialHead, PooledHead, VanishingOptions
 from vinets.models import digits_cnn
 from vinets.networks.network import VINet
 from vinets.theory.bounds import encode_polynomials, kappa
-from vinets.theory.networks import cut_complexity, head_norms, spectral_complexity
+from vinets.theory.complexity import cut_complexity, head_norms, spectral_complexity
 from vinets.training import fine_tune
 
 # Components of unit variance lie outside of [-1, 1] where tanh comes before them.
@@ -158,7 +158,8 @@ def test_variables_beyond_one_cost_their_power(latents):
 
 
 def test_baselines_have_a_complexity_too(latents):
-    for name, baseline in baselines(latents, options=VanishingOptions(**GLOBAL)).items():
+    options = VanishingOptions(**GLOBAL)
+    for name, baseline in baselines(latents, options=options).items():
         found = cut_complexity(baseline)
         assert 0 < found.whole.R < math.inf, name
         assert (found.head.bounds is None) != isinstance(baseline.head, PolynomialHead)

@@ -6,9 +6,9 @@ from torch import nn
 
 from vinets.latent.cut import truncate
 from vinets.models import digits_cnn, resnet18
-from vinets.models.resnet import BasicBlock
+from vinets.models.networks import BasicBlock
 from vinets.theory.complexity import layer_norms
-from vinets.theory.layers import layers_of
+from vinets.theory.layers import read_layers
 from vinets.theory.norms import linear_map
 
 DIGIT = torch.zeros(1, 1, 8, 8)
@@ -34,7 +34,7 @@ def matrix(function, shape):
 def test_batch_normalisation_is_folded_into_the_layer_before_it():
     torch.manual_seed(0)
     net = shaken(digits_cnn())
-    layers = layers_of(net, DIGIT.double())
+    layers = read_layers(net, DIGIT.double())
     assert [layer.name for layer in layers] == ["conv1", "conv2", "conv3", "conv4", "fc"]
     assert [layer.lipschitz for layer in layers] == [1, 1, 1, 0.25, 1]
     x = torch.randn(1, 1, 8, 8, dtype=torch.float64)
@@ -48,7 +48,7 @@ def test_batch_normalisation_elsewhere_is_a_layer_of_its_own():
     torch.manual_seed(0)
     net = nn.Sequential(nn.BatchNorm2d(2), nn.Conv2d(2, 3, 3), nn.ReLU(), nn.BatchNorm2d(3))
     net = shaken(nn.Sequential(*net, nn.Flatten(), nn.Linear(12, 4), nn.BatchNorm1d(4)))
-    layers = layers_of(net, torch.zeros(1, 2, 4, 4, dtype=torch.float64))
+    layers = read_layers(net, torch.zeros(1, 2, 4, 4, dtype=torch.float64))
     assert [layer.name for layer in layers] == ["0", "1", "3", "5"]
     zero = torch.zeros(1, 2, 4, 4, dtype=torch.float64)
     net[2] = nn.Identity()  # then the whole network is linear, and the product of its layers
@@ -101,7 +101,7 @@ def test_the_stacked_layers_compute_the_block_and_have_the_norms_of_their_matric
     torch.manual_seed(0)
     block = shaken(make())
     x = torch.randn(1, 3, 4, 4, dtype=torch.float64)
-    layers = layers_of(block, x)
+    layers = read_layers(block, x)
     matrices, value = unrolled(layers, x.flatten())
     torch.testing.assert_close(value, block(x).flatten())
     for layer, dense in zip(layers, matrices, strict=True):
@@ -114,12 +114,12 @@ def test_the_stacked_layers_compute_the_block_and_have_the_norms_of_their_matric
 def test_roles_of_a_residual_network_and_of_its_cut():
     net = resnet18(10).train()
     images = torch.zeros(1, 3, 32, 32)
-    layers = layers_of(net, images)
+    layers = read_layers(net, images)
     assert net.training
     assert [layer.role for layer in layers] == ["plain", *["fork", "join"] * 8, "plain"]
     assert layers[0].lipschitz == 2 and layers[-2].lipschitz == 0.5
     assert sum(layer.shortcut is not None for layer in layers) == 3
-    cut = layers_of(truncate(net, "layer3.1.bn1"), images)
+    cut = read_layers(truncate(net, "layer3.1.bn1"), images)
     assert [layer.name for layer in cut] == [layer.name for layer in layers[:12]]
     assert cut[-1].role == "plain"
 
@@ -152,10 +152,10 @@ class Summed(nn.Module):
 )
 def test_what_cannot_be_read_is_refused_in_a_sentence(function, match):
     with pytest.raises(ValueError, match=match):
-        layers_of(Summed(function), torch.zeros(1, 3))
+        read_layers(Summed(function), torch.zeros(1, 3))
 
 
 def test_batch_normalisation_without_statistics_is_refused():
     net = nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3, track_running_stats=False))
     with pytest.raises(ValueError, match="running statistics"):
-        layers_of(net, torch.zeros(2, 3))
+        read_layers(net, torch.zeros(2, 3))

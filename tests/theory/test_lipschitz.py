@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from vinets.theory.layers import average_pool_constant, layers_of, max_pool_constant
+from vinets.theory.layers import average_pool_constant, max_pool_constant, read_layers
 
 SHAPE = (2, 8, 8)
 AVERAGES = [
@@ -71,7 +71,7 @@ class Functional(nn.Module):
     ],
 )
 def test_functions_count_like_modules(function, constant):
-    (layer,) = layers_of(Functional(function), torch.zeros(1, 1, 8, 8))
+    (layer,) = read_layers(Functional(function), torch.zeros(1, 1, 8, 8))
     assert layer.lipschitz == pytest.approx(constant)
 
 
@@ -79,7 +79,7 @@ def test_functions_count_like_modules(function, constant):
     "module", [nn.GELU(), nn.SiLU(), nn.ELU(2.0), nn.LeakyReLU(3.0), nn.ReLU6(), nn.Tanh()], ids=str
 )
 def test_constants_bound_the_slopes(module):
-    (layer,) = layers_of(nn.Sequential(nn.Linear(1, 1), module), torch.zeros(1, 1))
+    (layer,) = read_layers(nn.Sequential(nn.Linear(1, 1), module), torch.zeros(1, 1))
     x = torch.linspace(-8, 8, 20001, dtype=torch.float64, requires_grad=True)
     (slopes,) = torch.autograd.grad(module(x).sum(), x)
     steepest = slopes.abs().max().item()
@@ -88,4 +88,4 @@ def test_constants_bound_the_slopes(module):
 
 def test_an_unknown_module_is_named():
     with pytest.raises(ValueError, match="LayerNorm at '1'"):
-        layers_of(nn.Sequential(nn.Linear(3, 3), nn.LayerNorm(3)), torch.zeros(1, 3))
+        read_layers(nn.Sequential(nn.Linear(3, 3), nn.LayerNorm(3)), torch.zeros(1, 3))

@@ -1,1 +1,1 @@
-"""Terms, borders, evaluation plans, polynomial sets and growing factorisations: pure tensors."""
+"""Terms, polynomials and the factorisations that decide which of them vanish: pure tensors."""

@@ -23,7 +23,7 @@ import numpy as np
 from vinets.algebra.terms import Index
 
 BORDERS = ("groebner", "full")
-WIDE = 1 << 32  # more than there are terms of a degree
+MAX_DEGREE_TERMS = 1 << 32  # more than a level ever holds, so that numbers of children differ
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +43,7 @@ class Level:
         return len(self.rows)
 
     def take(self, keep: Index) -> Level:
-        """The terms at the given positions, which increase."""
+        """Return the terms at the given positions, which increase."""
         if len(keep) == len(self):
             return self
         divisors = None if self.divisors is None else self.divisors.take(keep, axis=0)
@@ -52,14 +52,14 @@ class Level:
 
 
 def first_border(n_variables: int) -> Level:
-    """The variables: the border of degree 1 of O = {1}."""
+    """Return the variables: the border of degree 1 of O = {1}."""
     variables = np.arange(n_variables)
     zeros = np.zeros(n_variables, dtype=np.int64)
     return Level(variables[:, None], zeros, variables, zeros[:, None])
 
 
 def next_border(level: Level, n_variables: int, kind: str) -> Level:
-    """Border one degree above ``level``, the accepted terms of the current degree."""
+    """List the border one degree above ``level``, the accepted terms of the current degree."""
     if kind == "groebner":
         return _groebner_border(level, n_variables)
     parent = np.repeat(np.arange(len(level)), n_variables)
@@ -74,7 +74,7 @@ def next_border(level: Level, n_variables: int, kind: str) -> Level:
 
 
 def _groebner_border(level: Level, n_variables: int) -> Level:
-    """Children by a variable not below the parent's largest, kept if every divisor is known.
+    """List children by a variable not below the parent's largest, if every divisor is known.
 
     Each term arises once, from the parent without its largest factor. Because ``level`` is in term
     order its largest factors are non-decreasing, so the parents that variable ``i`` may extend are
@@ -88,11 +88,11 @@ def _groebner_border(level: Level, n_variables: int) -> Level:
 
     # t/x_j for t = parent * variable is the child of (parent/x_j) by the same variable, and these
     # numbers of children increase along a level
-    numbers = level.variable * WIDE + level.parent
+    numbers = level.variable * MAX_DEGREE_TERMS + level.parent
     columns: list[Index] = []
     for divisor in level.divisors.T:
         # candidates thin out from one divisor to the next, and what is known of them with them
-        wanted = variable * WIDE + divisor.take(parent)
+        wanted = variable * MAX_DEGREE_TERMS + divisor.take(parent)
         place = numbers.searchsorted(wanted)
         known = numbers.take(place, mode="clip") == wanted
         if not known.all():

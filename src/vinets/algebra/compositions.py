@@ -25,7 +25,7 @@ from vinets.algebra.storage import read_tensors, write_tensors
 from vinets.algebra.terms import MOST_VARIABLES, Index, TermSet, locate_rows
 from vinets.core.checks import counted, rows_within
 
-EXPAND_LIMIT = 50_000  # monomials; a dense row of coefficients each polynomial
+EXPAND_LIMIT = 50_000  # monomials; a polynomial has a dense row of coefficients over them
 LEVEL_FIELDS = ("left", "right", "projection", "keep", "vanish")
 
 
@@ -54,11 +54,11 @@ class KeptValues:
         self.newest, self.linear = self.kept, points
 
     def products(self, left: Tensor, right: Tensor) -> Tensor:
-        """Candidates of the next level."""
+        """Return the candidates of the next level."""
         return self.newest[:, left] * self.linear[:, right]
 
     def remainder(self, level: CompositionLevel) -> Tensor:
-        """What the projection on everything kept leaves of the candidates of ``level``."""
+        """Return what the projection on everything kept leaves of the candidates of ``level``."""
         return self.products(level.left, level.right) - self.kept @ level.projection
 
     def keep(self, values: Tensor) -> None:
@@ -100,7 +100,7 @@ class CompositionSet(Polynomials):
 
     @for_arrays
     def evaluate(self, points: Tensor) -> Tensor:
-        """Values at ``points`` (m, n) as (m, N): numpy in, numpy out; torch in, torch out."""
+        """Return values at ``points`` (m, n) as (m, N): numpy for numpy, torch for torch."""
         # products, remainder, kept and vanishing values of a level all live at once
         width = sum(level.left.shape[0] * 4 for level in self.levels) + 2 * self.n_variables
         chunk = rows_within(self.memory_limit, 8 * width)
@@ -116,7 +116,7 @@ class CompositionSet(Polynomials):
         return torch.cat(values, dim=1)
 
     def gradient(self, points: Any) -> Any:
-        """Derivatives at ``points`` (m, n) as (m, N, n), through the expanded polynomials."""
+        """Return derivatives at ``points`` (m, n) as (m, N, n), by the expanded polynomials."""
         return self.expanded.gradient(points)
 
     @cached_property
@@ -141,11 +141,11 @@ class CompositionSet(Polynomials):
         return made.named(self.variables) if self.variables else made
 
     def unscaled(self, scaler: Any) -> PolynomialSet:
-        """The same polynomials in the variables before a scaling."""
+        """Return the same polynomials in the variables before a scaling."""
         return self.expanded.unscaled(scaler)
 
     def compact(self) -> PolynomialSet:
-        """The expanded polynomials without the monomials that none of them uses."""
+        """Return the expanded polynomials without the monomials that none of them uses."""
         return self.expanded.compact()
 
     @property
@@ -154,11 +154,11 @@ class CompositionSet(Polynomials):
         return self.expanded.sparsity
 
     def strings(self, variables: Sequence[str] | None = None, digits: int = 3) -> list[str]:
-        """Readable polynomials; numbered names where the expansion would be too long."""
+        """Write the polynomials out; as numbered names where the expansion would be too long."""
         try:
             return self.expanded.strings(variables, digits)
         except ValueError:
-            # more monomials than EXPAND_LIMIT: nobody would read them
+            # more monomials than EXPAND_LIMIT are too many to read
             return [f"degree {d} polynomial {i}" for i, d in enumerate(self.degrees.tolist())]
 
     def save(self, path: str | Path) -> None:
@@ -205,8 +205,8 @@ class CompositionSet(Polynomials):
 
 
 def _consistent(n_variables: int, levels: tuple[CompositionLevel, ...]) -> bool:
-    """Whether shapes and indices of stored levels fit together."""
-    # how many there are of what a level may refer to, as KeptValues holds them
+    """Tell whether shapes and indices of stored levels fit together."""
+    # numbers of polynomials that a level may refer to, as KeptValues holds them
     linear, newest, kept = n_variables, 1, 1
     for t, level in enumerate(levels):
         c = len(level.right)
@@ -231,7 +231,7 @@ def _consistent(n_variables: int, levels: tuple[CompositionLevel, ...]) -> bool:
 
 
 def _on(level: CompositionLevel, like: Tensor) -> CompositionLevel:
-    """The level on the device of ``like``, its matrices in that precision."""
+    """Move the level to the device of ``like``, its matrices to that precision."""
     tables = (getattr(level, name) for name in LEVEL_FIELDS)
     return CompositionLevel(
         *(t.to(like) if t.is_floating_point() else t.to(like.device) for t in tables)
@@ -239,7 +239,7 @@ def _on(level: CompositionLevel, like: Tensor) -> CompositionLevel:
 
 
 def _all_terms(n: int, degree: int) -> tuple[TermSet, Tensor]:
-    """All terms up to a degree, and where each goes when multiplied by a variable (or -1)."""
+    """List all terms up to a degree, and where each goes if multiplied by a variable (or -1)."""
     blocks = []
     for d in range(degree + 1):
         rows = list(combinations_with_replacement(range(n), d))
@@ -260,7 +260,7 @@ def _all_terms(n: int, degree: int) -> tuple[TermSet, Tensor]:
 
 
 def _multiply(factors: Tensor, by: Tensor, shifts: Tensor) -> Tensor:
-    """Products of polynomials (c, S) with linear ones (c, 1 + n), over the same terms."""
+    """Multiply polynomials (c, S) by linear ones (c, 1 + n), over the same terms."""
     out = factors * by[:, :1]
     for v, shift in enumerate(shifts):
         inside = shift >= 0  # terms of the top degree go nowhere, and have the coefficient 0
@@ -271,7 +271,7 @@ def _multiply(factors: Tensor, by: Tensor, shifts: Tensor) -> Tensor:
 def _as_polynomials(
     terms: TermSet, table: Tensor, degrees: Index, memory_limit: int
 ) -> PolynomialSet:
-    """Coefficient rows (N, S) of known degrees as a set, led by their largest top coefficient."""
+    """Make a set of coefficient rows (N, S), led by their largest coefficient of top degree."""
     starts = np.cumsum([0] + [len(block) for block in terms.blocks])
     tail, blocks, leads = (
         table.clone(),

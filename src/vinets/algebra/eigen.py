@@ -24,10 +24,10 @@ from vinets.algebra.secular import (
     stacked_eigenvectors,
 )
 
-FURTHER = 12  # terms that candidates may have met besides those of a decomposed block
-PAYS = 2  # a block of size k is decomposed for as many times k candidates
-SMALL = 64  # blocks of this size are decomposed together,
-FEW = 128  # unless more than so many candidates share one
+MAX_FURTHER_TERMS = 12  # terms that candidates may have met besides those of a decomposed block
+CANDIDATES_PER_SIZE = 2  # a block of size k is decomposed for as many times k candidates
+MAX_STACKED_SIZE = 64  # blocks of at most this size are decomposed together
+MAX_STACKED_CANDIDATES = 128  # a block that more candidates share is decomposed alone
 
 
 def smallest_eigenvectors(
@@ -39,7 +39,7 @@ def smallest_eigenvectors(
     *,
     residual: Tensor | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Unit eigenvectors for one point set, generators in the order found.
+    """Find the unit eigenvectors for one point set, generators in the order found.
 
     ``lower`` (o, o) is the Cholesky factor of ``G - psi * I``, and ``coordinates`` (g, o) are those
     of the candidates in it, ``b L^{-T}``, zero beyond the prefix: they are overwritten by the
@@ -84,7 +84,7 @@ def smallest_eigenvectors(
 
 
 def _groups(prefix: Tensor) -> list[tuple[int, slice]]:
-    """Sizes of prefixes, and where they stand."""
+    """List the sizes of prefixes, and where they stand."""
     sizes, counts = torch.unique_consecutive(prefix, return_counts=True)
     ends = counts.cumsum(0)
     starts = (ends - counts).tolist()
@@ -92,16 +92,19 @@ def _groups(prefix: Tensor) -> list[tuple[int, slice]]:
 
 
 def _tiny(size: int, rows: slice) -> bool:
-    return size <= SMALL and rows.stop - rows.start <= FEW
+    return size <= MAX_STACKED_SIZE and rows.stop - rows.start <= MAX_STACKED_CANDIDATES
 
 
 def _plan(groups: list[tuple[int, slice]]) -> list[tuple[int, slice, slice]]:
-    """Blocks to decompose, who met just their terms, and who met a few more."""
+    """List blocks to decompose, who met just their terms, and who met a few more."""
     plan: list[tuple[int, slice, slice]] = []
     for size, rows in groups:
         if plan:
             block, own, beyond = plan[-1]
-            if size <= block + FURTHER and rows.stop - rows.start < PAYS * block:
+            if (
+                size <= block + MAX_FURTHER_TERMS
+                and rows.stop - rows.start < CANDIDATES_PER_SIZE * block
+            ):
                 start = beyond.start if beyond.stop else rows.start
                 plan[-1] = block, own, slice(start, rows.stop)
                 continue

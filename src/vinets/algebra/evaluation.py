@@ -19,7 +19,7 @@ from vinets.algebra.terms import Index, TermSet, locate_rows
 
 @dataclass(frozen=True, eq=False)
 class EvaluationPlan:
-    """How to evaluate a :class:`TermSet` by parent-times-variable products.
+    """A way to evaluate a :class:`TermSet` by products of a parent and a variable.
 
     ``steps[d-1]`` makes level ``d``: rows ``parent`` of level ``d - 1`` times ``variable``.
     """
@@ -29,7 +29,7 @@ class EvaluationPlan:
 
     @classmethod
     def of(cls, terms: TermSet) -> EvaluationPlan:
-        """Plan for any set of terms, adding auxiliary parents where they are missing."""
+        """Plan the evaluation of any set of terms; parents that are missing are added."""
         n, wanted = terms.n_variables, list(terms.blocks) or [np.zeros((0, 0), dtype=np.int64)]
         rows = list(wanted)
         steps: list[tuple[Index, Index]] = []
@@ -47,7 +47,7 @@ class EvaluationPlan:
         return cls(tuple(reversed(steps)), None if everything else np.concatenate(outputs))
 
     def levels(self, points: Tensor) -> list[Tensor]:
-        """Values of every degree as (count_d, m), for ``points`` (m, n)."""
+        """Return the values of every degree as (count_d, m), for ``points`` (m, n)."""
         columns = points.mT.contiguous()  # (n, m)
         levels = [torch.ones(1, len(points), dtype=points.dtype, device=points.device)]
         for parent, variable in self.steps:
@@ -57,14 +57,14 @@ class EvaluationPlan:
         return levels
 
     def evaluate(self, points: Tensor) -> Tensor:
-        """Values of the terms at ``points`` (m, n), as (m, count). Differentiable."""
+        """Return the values of the terms at ``points`` (m, n), as (m, count). Differentiable."""
         values = torch.cat(self.levels(points)) if points.requires_grad else self._fill(points)
         if self.outputs is not None:
             values = values.index_select(0, torch.as_tensor(self.outputs, device=points.device))
         return values.mT
 
     def _fill(self, points: Tensor) -> Tensor:
-        """The levels under each other, (count, m), each written where it belongs."""
+        """Write the levels under each other, (count, m)."""
         columns = points.mT.contiguous()
         counts = [1, *(len(parent) for parent, _ in self.steps)]
         values = points.new_empty(sum(counts), len(points))
@@ -78,7 +78,7 @@ class EvaluationPlan:
         return values
 
     def jacobian(self, points: Tensor) -> tuple[Tensor, Tensor]:
-        """Values (m, count) and derivatives (m, count, n), by the product rule level by level."""
+        """Return values (m, count) and derivatives (m, count, n), by the product rule."""
         m, n = points.shape
         columns, levels = points.mT, self.levels(points)
         slopes = [points.new_zeros(1, m, n)]

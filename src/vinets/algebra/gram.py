@@ -25,12 +25,18 @@ from numpy.typing import NDArray
 from scipy.linalg.lapack import dpotrf, dtrtrs
 from torch import Tensor
 
-from vinets.algebra.growing import HALF, Candidates, GrowingFactor, gather_rows, scatter_mask
+from vinets.algebra.growing import (
+    HALF_PRECISION,
+    Candidates,
+    GrowingFactor,
+    gather_rows,
+    scatter_mask,
+)
 from vinets.algebra.terms import Index
 
 Array: TypeAlias = NDArray[np.float64]
 
-DEPENDENT = 1e3  # a residual below this many roundings of the term itself is none
+DEPENDENT_ROUNDINGS = 1e3  # a residual of fewer roundings of the term itself is none
 
 
 class GramFactor(GrowingFactor):
@@ -59,8 +65,8 @@ class GramFactor(GrowingFactor):
         )
 
     def squares(self, values: Tensor) -> Tensor:
-        """Squared norms (K, b) of evaluations (K, b, m)."""
-        wide = values.float() if values.dtype in HALF else values
+        """Return the squared norms (K, b) of evaluations (K, b, m)."""
+        wide = values.float() if values.dtype in HALF_PRECISION else values
         return torch.linalg.vector_norm(wide, dim=-1).square().to(self.work_dtype)
 
     def take_panel(self, block: Candidates, index: Tensor, chosen: Tensor) -> None:
@@ -97,7 +103,7 @@ class GramFactor(GrowingFactor):
         block.undecided &= block.gap > block.threshold
 
     def _take_alone(self, block: Candidates, index: Index) -> None:
-        """The same for one set on a CPU, where starting a step of torch costs more than it."""
+        """Take the panel of one set on a CPU, where to start a step of torch costs more than it."""
         coordinates = block.coordinates[0].numpy()
         # a copy: values lie in memory that others resize, which an array over it would forbid
         panel = block.values[0].index_select(0, torch.from_numpy(index)).numpy()
@@ -123,7 +129,9 @@ class GramFactor(GrowingFactor):
         one = torch.ones(1, 1, dtype=torch.bool, device=values.device)
         block = self.screen(values[None, None], one)
         # a pivot of rounding noise would make every later coordinate noise as well
-        noise = DEPENDENT * torch.finfo(self.work_dtype).eps * float(block.square) * self.size
+        noise = (
+            DEPENDENT_ROUNDINGS * torch.finfo(self.work_dtype).eps * float(block.square) * self.size
+        )
         if float(block.gap) <= noise:
             self._append_dependent(values)
         else:
@@ -144,13 +152,13 @@ def _eliminate(schur: Tensor, chosen: Tensor, threshold: float) -> tuple[Tensor,
 
 
 def pivots_of(schur: Array, threshold: float) -> tuple[list[int], Array]:
-    """What :func:`_eliminate` returns, for one matrix, and zeros above the pivots."""
+    """Return what :func:`_eliminate` does, for one matrix, and zeros above the pivots."""
     lower, failed = dpotrf(schur, lower=1, clean=1)
     if not failed and float(lower.diagonal().min()) ** 2 > threshold:
         return list(range(len(schur))), lower
     upper = np.zeros(schur.shape)
     order: list[int] = []
-    pivots = schur.diagonal().copy()  # and what is left of them
+    pivots = schur.diagonal().copy()  # what is left of the pivots so far
     for i, row in enumerate(schur):
         if (pivot := float(pivots[i])) > threshold:
             known = upper[: len(order), i:]
@@ -162,7 +170,7 @@ def pivots_of(schur: Array, threshold: float) -> tuple[list[int], Array]:
 
 
 def _skip_pivot_cholesky(schur: Tensor, threshold: float) -> tuple[Tensor, Tensor]:
-    """Cholesky of a batch of small matrices that skips every pivot at or below the threshold.
+    """Factor small matrices (Cholesky), and skip every pivot at or below the threshold.
 
     ``schur`` (K, q, q) is overwritten. Returns ``order`` (K, steps), the position accepted by each
     set at each step (-1 when it had none left), and ``columns`` (K, q, steps), the coordinates of

@@ -28,8 +28,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import pad
 
-CAPACITY = 32  # terms that a new factor has room for
-HALF = (torch.float16, torch.bfloat16)
+FIRST_CAPACITY = 32  # terms that a new factor has room for
+HALF_PRECISION = (torch.float16, torch.bfloat16)
 
 
 @dataclass
@@ -52,9 +52,9 @@ class GrowingFactor(ABC):
     ``constant`` (K, m) is the evaluation of the term 1 over ``sqrt(m)``, zero on padded points.
     """
 
-    work_dtype = torch.float64  # of everything but the stored rows
-    # What grows with the terms, by name. Places that are not in use yet are inert, so that sets of
-    # different sizes share one array: rows of zeros, and rows of the identity.
+    work_dtype = torch.float64  # everything but the stored rows has it
+    # Names of the arrays that grow with the terms. Places that are not in use yet are inert, so
+    # that sets of different sizes share one array: rows of zeros, and rows of the identity.
     tables: ClassVar[tuple[str, ...]] = ("rows",)
     triangles: ClassVar[tuple[str, ...]] = ("lower",)
 
@@ -62,22 +62,24 @@ class GrowingFactor(ABC):
         n_sets, n_points = constant.shape
         # the constant is accepted unasked: for psi < 1 it does not vanish
         self.counts = [1] * n_sets
-        self.rows = constant.new_zeros(n_sets, CAPACITY, n_points)  # (K, capacity, m)
+        self.rows = constant.new_zeros(n_sets, FIRST_CAPACITY, n_points)  # (K, capacity, m)
         self.rows[:, 0] = constant
-        eye = torch.eye(CAPACITY, dtype=self.work_dtype, device=constant.device)
+        eye = torch.eye(FIRST_CAPACITY, dtype=self.work_dtype, device=constant.device)
         self.lower = eye.repeat(n_sets, 1, 1)  # (K, capacity, capacity)
-        self.active = self.lower.new_ones(n_sets, CAPACITY)  # 0 for terms kept out of the factor
+        self.active = self.lower.new_ones(
+            n_sets, FIRST_CAPACITY
+        )  # 0 for terms kept out of the factor
 
     def inner(self, left: Tensor, right: Tensor) -> Tensor:
-        """Inner products (..., b, c) of evaluations (..., b, m) and (..., c, m)."""
+        """Return the inner products (..., b, c) of evaluations (..., b, m) and (..., c, m)."""
         return inner(left, right).to(self.work_dtype)
 
     def rotation(self, k: int, count: int) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
-        """The first terms of a set in an orthonormal basis of theirs, (d, count).
+        """Return the first terms of a set in an orthonormal basis of theirs, (d, count).
 
-        And what turns the evaluations of another term into that basis, (d + 1,), where the last
-        number is the norm of what lies outside of it. Lengths and angles do not change, and there
-        are as few numbers as terms.
+        The function that is returned as well turns the evaluations of another term into that
+        basis, (d + 1,), where the last number is the norm of what lies outside of it. Lengths and
+        angles do not change, and there are as few numbers as terms.
         """
         basis, columns = torch.linalg.qr(self.rows[k, :count].to(self.work_dtype).mT)
 
@@ -95,7 +97,7 @@ class GrowingFactor(ABC):
 
     @abstractmethod
     def screen(self, values: Tensor, valid: Tensor) -> Candidates:
-        """Coordinates and gaps of a block of candidates against the terms accepted so far."""
+        """Compute coordinates and gaps of candidates against the terms accepted so far."""
 
     @abstractmethod
     def take_panel(self, block: Candidates, index: Tensor, chosen: Tensor) -> None:
@@ -187,8 +189,8 @@ class GrowingFactor(ABC):
 
 
 def inner(left: Tensor, right: Tensor) -> Tensor:
-    """``left @ right^T``; half-precision rows are accumulated in float32."""
-    if left.dtype in HALF:
+    """Compute ``left @ right^T``; half-precision rows are accumulated in float32."""
+    if left.dtype in HALF_PRECISION:
         left, right = left.float(), right.float()
     if left.device.type == "cpu":  # this way round MKL is half as fast again on tall ``left``
         return (right @ left.mT).mT
@@ -196,7 +198,7 @@ def inner(left: Tensor, right: Tensor) -> Tensor:
 
 
 def first_true(mask: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """Positions of the first ``count`` true entries of each row, and which of them exist.
+    """Find the first ``count`` true entries of each row, and which of them exist.
 
     Returns ``index`` (K, q) and ``chosen`` (K, q); entries that do not exist point at 0.
     """
@@ -210,19 +212,19 @@ def first_true(mask: Tensor, count: int) -> tuple[Tensor, Tensor]:
 
 
 def widened(table: NDArray[Any], width: int) -> NDArray[Any]:
-    """Columns of zeros behind those of a table."""
+    """Append columns of zeros to those of a table."""
     wide = np.zeros((len(table), width), dtype=table.dtype)
     wide[:, : table.shape[1]] = table
     return wide
 
 
 def gather_rows(table: Tensor, index: Tensor) -> Tensor:
-    """Rows ``index[k]`` (K, q) of ``table[k]`` (K, b, ·)."""
+    """Gather the rows ``index[k]`` (K, q) of ``table[k]`` (K, b, ·)."""
     return table.gather(1, index[:, :, None].expand(-1, -1, table.shape[-1]))
 
 
 def scatter_mask(index: Tensor, flags: Tensor, width: int) -> Tensor:
-    """Mask (K, width) true at ``index[k, j]`` where ``flags[k, j]``; repeated indices are or-ed."""
-    # int8, for scatter_reduce_ takes no bool; a plain scatter would let padding overwrite a hit
+    """Make a mask (K, width) true at ``index[k, j]`` where ``flags[k, j]``, even if repeated."""
+    # int8, because scatter_reduce_ takes no bool; plain scatter lets padding overwrite a hit
     hits = torch.zeros(index.shape[0], width, dtype=torch.int8, device=index.device)
     return hits.scatter_reduce_(1, index, flags.to(torch.int8), reduce="amax").bool()

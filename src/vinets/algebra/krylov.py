@@ -1,4 +1,4 @@
-r"""Smallest eigenvectors of bordered Gram matrices by rational Krylov spaces: what suits a GPU.
+r"""Smallest eigenvectors of bordered Gram matrices on a GPU, by rational Krylov spaces.
 
 The problem is that of :mod:`vinets.algebra.eigen`, for many point sets together. Decompositions of
 small matrices are slow on a GPU; this makes do with triangular solves. For a shift
@@ -29,15 +29,15 @@ from torch import Tensor
 
 from vinets.algebra.growing import first_true, gather_rows
 
-SHIFTS = tuple(1 - 2.0**-i for i in range(10))  # times psi, and psi itself
-ROUNDS = 3  # each from the best vector so far, of those that have not settled
-DEPENDENT = 1e-14  # of a unit vector, outside the span of others: rounding
-DENSE_NUMBERS = 1 << 23  # in matrices that LAPACK decomposes at once
-EIGH_BATCH = 8192  # the GPU solver refuses much larger batches of small matrices
+SHIFTS = tuple(1 - 2.0**-i for i in range(10))  # shares of psi; psi itself is one more shift
+MAX_ROUNDS = 3  # each starts from the best vectors so far that have not settled
+DEPENDENT_NORM = 1e-14  # what is left of a unit vector outside the span of others is rounding
+MAX_DENSE_NUMBERS = 1 << 23  # numbers in the matrices that LAPACK decomposes at once
+MAX_EIGH_MATRICES = 8192  # the GPU solver refuses much larger batches of small matrices
 
 
 @dataclass(frozen=True)
-class _Bordered:
+class _BorderedMatrices:
     """Bordered matrices: gram (K, o, o), border (K, g, o), square (K, g), mask (K, g, o)."""
 
     gram: Tensor
@@ -45,13 +45,13 @@ class _Bordered:
     square: Tensor
     mask: Tensor
 
-    def rows(self, index: Tensor) -> _Bordered:
+    def rows(self, index: Tensor) -> _BorderedMatrices:
         square = self.square.gather(1, index)
         border, mask = gather_rows(self.border, index), gather_rows(self.mask, index)
-        return _Bordered(self.gram, border, square, mask)
+        return _BorderedMatrices(self.gram, border, square, mask)
 
     def apply(self, vectors: Tensor) -> Tensor:
-        """Product of every bordered matrix with its vector (K, g, o + 1)."""
+        """Multiply every bordered matrix by its vector (K, g, o + 1)."""
         head, last = vectors[..., :-1], vectors[..., -1:]
         top = (head @ self.gram + last * self.border) * self.mask
         bottom = (self.border * head).sum(-1, keepdim=True) + last * self.square[..., None]
@@ -61,7 +61,7 @@ class _Bordered:
 def batched_eigenvectors(
     lower: Tensor, coordinates: Tensor, square: Tensor, prefix: Tensor, valid: Tensor, psi: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """What :func:`~vinets.algebra.eigen.smallest_eigenvectors` finds, for ``K`` point sets at once.
+    """Find the eigenvectors of :func:`~vinets.algebra.eigen.smallest_eigenvectors` for ``K`` sets.
 
     All arguments have a leading dimension ``K``; ``lower`` are Cholesky factors of
     ``G - psi * I``, and ``valid`` (K, g) tells padded candidates from real ones.
@@ -70,8 +70,8 @@ def batched_eigenvectors(
     mask = torch.arange(lower.shape[-1], device=lower.device) < prefix[..., None]
     border = (coordinates @ lower.mT) * mask
     gram = lower @ lower.mT + psi * eye
-    problem = _Bordered(gram, border, square, mask)
-    # from the factor of G - psi I to that of G, in which residuals are those of least squares
+    problem = _BorderedMatrices(gram, border, square, mask)
+    # the factor of G, because the residuals in it are those of least squares
     whole = torch.linalg.cholesky(gram)
     coordinates = _forward(whole, border, mask)
     residual = (square - coordinates.square().sum(-1)).clamp(min=0)
@@ -79,13 +79,14 @@ def batched_eigenvectors(
     vectors = _unit(torch.cat([least, torch.ones_like(residual)[..., None]], dim=-1))
     # the others are eigenvectors to working precision already
     open_ = valid & (residual * vectors[..., -1].square() > psi * 1e-13)
-    for turn in range(ROUNDS):
+    for turn in range(MAX_ROUNDS):
         index, chosen = first_true(open_, open_.shape[1])
         if not bool(chosen.any()):
             break
         part, start = problem.rows(index), gather_rows(vectors, index) if turn else None
         found = _ritz(part, _factors(gram, lower, psi), start)
-        at = _where(index, chosen)
+        sets, slots = chosen.nonzero(as_tuple=True)
+        at = sets, index[sets, slots]
         vectors[at], open_[at] = found[chosen], ~_settled(part, found, psi)[chosen]
     if bool(open_.any()):
         sets, positions = open_.nonzero(as_tuple=True)
@@ -99,7 +100,7 @@ def batched_eigenvectors(
 
 
 def _factors(gram: Tensor, lower: Tensor, psi: float) -> Iterator[tuple[float, Tensor]]:
-    """Shifts with the Cholesky factors of ``G`` less them; that of ``psi`` is given."""
+    """Yield shifts with the Cholesky factors of ``G`` less them; that of ``psi`` is given."""
     yield psi, lower
     eye = torch.eye(gram.shape[-1], dtype=gram.dtype, device=gram.device)
     for share in SHIFTS:
@@ -110,9 +111,9 @@ def _factors(gram: Tensor, lower: Tensor, psi: float) -> Iterator[tuple[float, T
 
 
 def _ritz(
-    problem: _Bordered, factors: Iterable[tuple[float, Tensor]], start: Tensor | None
+    problem: _BorderedMatrices, factors: Iterable[tuple[float, Tensor]], start: Tensor | None
 ) -> Tensor:
-    """Best vector in the span of shifted inverses of ``start``, or of the last unit vector."""
+    """Find the best vector in the span of shifted inverses of ``start`` or the last unit vector."""
     n_sets, g, o = problem.border.shape
     width = 1 + len(SHIFTS)
     basis = problem.border.new_zeros(n_sets, g, width, o + 1)
@@ -125,18 +126,20 @@ def _ritz(
             overlap = fresh[..., None, :] @ known.mT  # (K, g, 1, j)
             fresh = fresh - (overlap @ known)[..., 0, :]
             size = torch.linalg.vector_norm(fresh, dim=-1, keepdim=True)
-            fresh = torch.where(size > DEPENDENT, fresh / size, 0.0)  # NaN is not
+            fresh = torch.where(size > DEPENDENT_NORM, fresh / size, 0.0)  # NaN is not larger
         basis[:, :, j] = fresh
         image = problem.apply(fresh)[..., None, :]
         small[:, :, j, : j + 1] = (image @ basis[:, :, : j + 1].mT)[..., 0, :]
-        small[:, :, j, j] += torch.where(size[..., 0] > DEPENDENT, 0.0, top)
+        small[:, :, j, j] += torch.where(size[..., 0] > DEPENDENT_NORM, 0.0, top)
     flat = small.flatten(0, 1)  # eigh reads the lower triangles
-    weights = torch.cat([torch.linalg.eigh(part)[1][..., 0] for part in flat.split(EIGH_BATCH)])
+    weights = torch.cat(
+        [torch.linalg.eigh(part)[1][..., 0] for part in flat.split(MAX_EIGH_MATRICES)]
+    )
     return _unit((weights.view(n_sets, g, 1, -1) @ basis)[..., 0, :])
 
 
-def _settled(problem: _Bordered, vectors: Tensor, psi: float) -> Tensor:
-    """Which vectors (K, g, o + 1) are eigenvectors."""
+def _settled(problem: _BorderedMatrices, vectors: Tensor, psi: float) -> Tensor:
+    """Tell which vectors (K, g, o + 1) are eigenvectors."""
     # the residual of the matrix itself, not of its inverse: it bounds the error of the value
     image = problem.apply(vectors)
     value = (image * vectors).sum(-1, keepdim=True)
@@ -146,7 +149,7 @@ def _settled(problem: _Bordered, vectors: Tensor, psi: float) -> Tensor:
 
 
 def _shifted_inverse(
-    problem: _Bordered, vectors: Tensor | None, shift: float, factor: Tensor
+    problem: _BorderedMatrices, vectors: Tensor | None, shift: float, factor: Tensor
 ) -> Tensor:
     """Solve with the bordered, shifted matrices, up to a factor that may be 0; see the module.
 
@@ -169,10 +172,12 @@ def _forward(factor: Tensor, rows: Tensor, mask: Tensor) -> Tensor:
     return torch.linalg.solve_triangular(factor.mT, rows, upper=True, left=False) * mask
 
 
-def _dense(problem: _Bordered, rest: tuple[Tensor, Tensor]) -> Tensor:
-    """LAPACK for the rest; entries outside the prefix are pushed to the top of the spectrum."""
+def _dense(problem: _BorderedMatrices, rest: tuple[Tensor, Tensor]) -> Tensor:
+    """Leave the rest to LAPACK; entries outside the prefix go to the top of the spectrum."""
     size = problem.gram.shape[-1] + 1
-    chunk = max(64, min(EIGH_BATCH, DENSE_NUMBERS // size**2))  # a call costs what many cost
+    chunk = max(
+        64, min(MAX_EIGH_MATRICES, MAX_DENSE_NUMBERS // size**2)
+    )  # a call costs what many cost
     found = []
     for k, j in zip(rest[0].split(chunk), rest[1].split(chunk), strict=True):
         gram, border, mask = problem.gram[k], problem.border[k, j], problem.mask[k, j]
@@ -185,12 +190,6 @@ def _dense(problem: _Bordered, rest: tuple[Tensor, Tensor]) -> Tensor:
         edge = torch.cat([border, square], dim=1)
         found.append(torch.linalg.eigh(torch.cat([full, edge[:, :, None]], dim=2))[1][..., 0])
     return torch.cat(found)
-
-
-def _where(index: Tensor, flags: Tensor) -> tuple[Tensor, Tensor]:
-    """Set and position of every flagged entry of ``index`` (K, q)."""
-    sets, slots = flags.nonzero(as_tuple=True)
-    return sets, index[sets, slots]
 
 
 def _unit(vectors: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-r"""Factors over points that are gone: sums over batches take the place of evaluations.
+r"""Factors for points that come in batches: sums over these take the place of evaluations.
 
 A pass over the batches evaluates the accepted terms and a block of candidates, :math:`A` with one
 row a term, and leaves either of two things behind, whose size does not depend on the points:
@@ -26,7 +26,7 @@ from vinets.algebra.gram import GramFactor
 from vinets.algebra.growing import inner
 from vinets.algebra.orthogonal import OrthogonalFactor
 
-PANEL = 192  # rows of the matrix that one product adds to: above the diagonal nothing is computed
+PANEL_ROWS = 192  # rows that one product adds to, so that little is computed above the diagonal
 
 
 class Moments:
@@ -39,8 +39,8 @@ class Moments:
     def add(self, values: Tensor) -> None:
         """Add the terms' ``values`` (count, r) at ``r`` more points."""
         count = len(values)
-        for start in range(self.known, count, PANEL):
-            stop = min(start + PANEL, count)
+        for start in range(self.known, count, PANEL_ROWS):
+            stop = min(start + PANEL_ROWS, count)
             part = self.table[start:stop, :stop]
             if values.dtype == torch.float64:
                 part.addmm_(values[start:stop], values[:stop].mT)
@@ -48,11 +48,11 @@ class Moments:
                 part += inner(values[start:stop], values[:stop])
 
     def finish(self, known: Tensor, n_points: int) -> Tensor:
-        """The matrix of means, given that of the first terms."""
+        """Return the matrix of means, given that of the first terms."""
         self.table /= n_points
         self.table[: self.known, : self.known] = known
-        for start in range(self.known, len(self.table), PANEL):
-            stop = start + PANEL
+        for start in range(self.known, len(self.table), PANEL_ROWS):
+            stop = start + PANEL_ROWS
             self.table[:start, start:stop] = self.table[start:stop, :start].mT
         return self.table
 
@@ -68,7 +68,7 @@ class Triangle:
         self.upper = torch.linalg.qr(torch.cat([self.upper, values.double().mT]), mode="r").R
 
     def finish(self, n_points: int) -> Tensor:
-        """One row a term, (count, w): inner products are means over the points."""
+        """Return one row a term, (count, w): inner products are means over the points."""
         signs = self.upper.diagonal().sign()
         signs = torch.where(signs == 0, 1.0, signs)
         return (self.upper * signs[:, None]).mT / n_points**0.5
@@ -102,7 +102,7 @@ class MomentFactor(GramFactor):
         return roots[:, None] * vectors.mT, turn
 
     def known(self) -> Tensor:
-        """Moments (o, o) of the accepted terms."""
+        """Return the moments (o, o) of the accepted terms."""
         at = self.rows[0, : self.counts[0]]
         return self.inner(at, at)
 
@@ -120,7 +120,7 @@ class TriangleFactor(OrthogonalFactor):
         super().__init__(torch.ones(1, 1, dtype=torch.float64, device=device), psi=psi, unit=unit)
 
     def order(self) -> Tensor:
-        """The accepted terms as a triangle needs them: those outside of the factor last."""
+        """List the accepted terms as a triangle needs them: those outside of the factor last."""
         return torch.argsort(self.active[0, : self.counts[0]], descending=True, stable=True)
 
     def renew(self, rows: Tensor) -> None:

@@ -1,4 +1,4 @@
-r"""Orthonormal rows spanning those of :math:`M`: the factorisation for tiny tolerances.
+r"""The factorisation for tiny tolerances: orthonormal rows that span those of :math:`M`.
 
 With :math:`M = LQ`, :math:`QQ^\top = I`, a candidate is :math:`u = wQ + \rho q`. Its least-squares
 coefficients over the accepted terms are :math:`c = wL^{-1}`, and :math:`\rho^2` is the residual,
@@ -26,7 +26,7 @@ from torch import Tensor
 
 from vinets.algebra.growing import Candidates, GrowingFactor, first_true, gather_rows, scatter_mask
 
-ROUNDING = 64.0
+ROUNDING = 64.0  # machine epsilons; an error of so many, relative to what is added up, is none
 
 
 class OrthogonalFactor(GrowingFactor):
@@ -162,7 +162,7 @@ class OrthogonalFactor(GrowingFactor):
             self.counts[k] = o + 1
 
     def _coefficients(self, block: Candidates) -> tuple[Tensor, Tensor]:
-        """Least-squares coefficients c = w L^{-1} and d = K^{-1} c, both (K, b, o)."""
+        """Return the least-squares coefficients c = w L^{-1} and d = K^{-1} c, both (K, b, o)."""
         o = block.coordinates.shape[-1]
         solve = torch.linalg.solve_triangular
         c = solve(self.lower[:, :o, :o], block.coordinates, upper=False, left=False)
@@ -171,7 +171,7 @@ class OrthogonalFactor(GrowingFactor):
         return c, solve(self.shifted[:, :o, :o].mT, c, upper=True, left=False)
 
     def noise(self, square: Tensor, c: Tensor, norms: Tensor) -> Tensor:
-        """Squares of what rounding may leave of combinations ``c`` (..., o) that are zero."""
+        """Square what rounding may leave of combinations ``c`` (..., o) that are zero."""
         scale = square.sqrt() + (c.abs() @ norms).squeeze(-1)
         return (ROUNDING * torch.finfo(self.work_dtype).eps * scale).square()
 
@@ -194,7 +194,7 @@ class OrthogonalFactor(GrowingFactor):
 
 
 def _project_out(values: Tensor, basis: Tensor) -> tuple[Tensor, Tensor]:
-    """What orthonormal rows leave of ``values``, and the coordinates along them.
+    """Return what orthonormal rows leave of ``values``, and the coordinates along them.
 
     Done twice: the first projection leaves an error of the size of the rounding of ``values``,
     which for a small remainder may be all of it; after the second it is that of the remainder.

@@ -1,25 +1,34 @@
-"""One polynomial in named variables, and what sequences of them can do."""
+r"""One polynomial in named variables, sequences of them, and the change to other variables.
+
+With :math:`z_i = a_i x_i + b_i`, a term in :math:`z` is a combination of its divisors in :math:`x`.
+"""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
+from itertools import combinations
 from math import ceil, floor
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
 from torch import Tensor
 
-from vinets.algebra.terms import term_name
+from vinets.algebra.terms import Index, TermSet, term_name
 from vinets.core.checks import parameter_error
 
 if TYPE_CHECKING:
     import sympy
 
-TOLERANCE = 1e-9  # of the largest coefficient: what is smaller is rounding left by cancellation
+Row = tuple[int, ...]
+Floats = NDArray[np.float64]
+
+TOLERANCE = 1e-9  # share of the largest coefficient: smaller ones are rounding by cancellation
 
 
 class TermNames(dict[tuple[int, ...], str]):
@@ -74,7 +83,7 @@ class Polynomial:
         return {row: c for row, c in found.items() if c != 0}
 
     def __eq__(self, other: object) -> bool:
-        """Whether all coefficients and the names of the variables are the same."""
+        """Compare all coefficients and the names of the variables."""
         if not isinstance(other, Polynomial):
             return NotImplemented
         return self.variables == other.variables and self._known == other._known
@@ -83,7 +92,7 @@ class Polynomial:
         return hash((self.variables, frozenset(self._known.items())))
 
     def __call__(self, points: Any) -> Any:
-        """The value at a point (n,), or the values (m,) at points (m, n)."""
+        """Return the value at a point (n,), or the values (m,) at points (m, n)."""
         x = points if isinstance(points, Tensor) else np.asarray(points, dtype=float)
         if x.ndim not in (1, 2) or x.shape[-1] != len(self.variables):
             accepted = f"a point of {len(self.variables)} coordinates, or rows of such points"
@@ -97,14 +106,14 @@ class Polynomial:
         return total if isinstance(x, Tensor) or x.ndim == 2 else float(total)
 
     def without_rounding(self, tolerance: float = TOLERANCE) -> Polynomial:
-        """Without coefficients of at most ``tolerance`` times the largest."""
+        """Leave out coefficients of at most ``tolerance`` times the largest."""
         sizes = {row: abs(float(c)) for row, c in self._known.items()}
         least = tolerance * max(sizes.values(), default=0.0)
         kept = [row for row, size in sizes.items() if size > least]
         return replace(self, terms=tuple(kept), coefficients=tuple(self._known[r] for r in kept))
 
     def rational(self, tolerance: float = TOLERANCE) -> Polynomial:
-        """The same up to a factor: leading coefficient 1, and fractions for the others.
+        """Return the same up to a factor: leading coefficient 1, and fractions for the others.
 
         Each is the simplest one within ``tolerance`` times the largest coefficient.
 
@@ -117,7 +126,7 @@ class Polynomial:
         exact = {row: Fraction(c) for row, c in self.without_rounding(tolerance)._known.items()}
         if not exact:
             return self.without_rounding(tolerance)
-        lead = next(iter(exact.values()))  # where it is no more than rounding, the next term leads
+        lead = next(iter(exact.values()))  # the next term leads if the first is rounding
         width = Fraction(tolerance) * max(abs(c / lead) for c in exact.values())
         found = {row: _simplest(c / lead - width, c / lead + width) for row, c in exact.items()}
         return replace(self, terms=tuple(found), coefficients=tuple(found.values()))
@@ -128,18 +137,19 @@ class Polynomial:
         digits: int = 3,
         tolerance: float = TOLERANCE,
     ) -> str:
-        """Readable, with ``digits`` digits, without coefficients that are rounding."""
+        """Write the polynomial with ``digits`` digits, without coefficients that are rounding."""
         return self.written(TermNames(variables or self.variables), digits, tolerance)
 
     def written(self, names: TermNames, digits: int, tolerance: float) -> str:
-        """The same, where many polynomials share the names of their terms."""
+        """Write the polynomial, given names of terms that it shares with many others."""
         least = tolerance * max((abs(float(c)) for c in self._known.values()), default=0.0)
         text = ""
         for row, coefficient in self._known.items():
             positive = -coefficient if coefficient < 0 else coefficient
             if positive <= least:
                 continue
-            name, size = names[row], _written(positive, digits)
+            name = names[row]
+            size = str(positive) if isinstance(positive, Fraction) else f"{positive:.{digits}g}"
             body = size if name == "1" else name if size == "1" else f"{size}*{name}"
             sign = "-" if coefficient < 0 else "+"
             text += f" {sign} {body}" if text else sign.replace("+", "") + body
@@ -154,7 +164,7 @@ class Polynomial:
     def to_sympy(
         self, symbols: Sequence[Any] | None = None, tolerance: float = TOLERANCE
     ) -> sympy.Expr:
-        """As a SymPy expression (extra ``symbolic``), without coefficients that are rounding."""
+        """Return a SymPy expression (extra ``symbolic``) without coefficients of rounding."""
         import sympy
 
         names = symbols or [sympy.Symbol(name) for name in self.variables]
@@ -187,14 +197,14 @@ class Polynomials(Sequence[Polynomial]):
 
     @abstractmethod
     def evaluate(self, points: Any) -> Any:
-        """Values at ``points`` (m, n) as (m, N)."""
+        """Return the values at ``points`` (m, n) as (m, N)."""
 
     def __call__(self, points: Any) -> Any:
-        """The same as :meth:`evaluate`."""
+        """Return what :meth:`evaluate` does."""
         return self.evaluate(points)
 
     def __eq__(self, other: object) -> bool:
-        """Whether these are the same polynomials in the same order, coefficient by coefficient."""
+        """Compare the polynomials in their order, coefficient by coefficient."""
         if not isinstance(other, Polynomials):
             return NotImplemented
         return len(self) == len(other) and all(p == q for p, q in zip(self, other, strict=True))
@@ -203,7 +213,7 @@ class Polynomials(Sequence[Polynomial]):
         return hash((len(self), self.names))
 
     def named(self, variables: Sequence[str]) -> Any:
-        """The same polynomials with names for their variables, which are printed."""
+        """Return the same polynomials with names for their variables, which are printed."""
         if len(variables) != self.n_variables:
             accepted = f"{self.n_variables} names, one for every variable"
             raise parameter_error(type(self).__name__, "variables", accepted, len(variables))
@@ -216,7 +226,7 @@ class Polynomials(Sequence[Polynomial]):
         tolerance: float = TOLERANCE,
         rational: bool = False,
     ) -> list[sympy.Expr]:
-        """As SymPy expressions (extra ``symbolic``).
+        """Return SymPy expressions (extra ``symbolic``).
 
         Coefficients of at most ``tolerance`` times the largest are left out. If ``rational``, the
         others are those of :meth:`rational`.
@@ -225,14 +235,14 @@ class Polynomials(Sequence[Polynomial]):
         return [one.to_sympy(symbols, tolerance) for one in these]
 
     def rational(self, tolerance: float = TOLERANCE) -> list[Polynomial]:
-        """With leading coefficient 1 and fractions, each within ``tolerance``.
+        """Return polynomials of leading coefficient 1 and fractions, each within ``tolerance``.
 
         See :meth:`Polynomial.rational`.
         """
         return [one.rational(tolerance) for one in self]
 
     def to_singular(self, tolerance: float = TOLERANCE) -> str:
-        """A script for Singular: the ring and the ideal, with the coefficients of :meth:`rational`.
+        """Write a script for Singular: the ring, and the ideal as :meth:`rational` has it.
 
         Variables are x0, x1, ..., and comments tell their names. Only polynomials that vanish
         exactly, up to rounding, have an ideal that means anything there: approximate ones have no
@@ -253,13 +263,13 @@ class Polynomials(Sequence[Polynomial]):
         return f"{comments}ring r = 0, ({','.join(names)}), dp;\nideal i = {body};"
 
     def to_macaulay2(self, tolerance: float = TOLERANCE) -> str:
-        """The same for Macaulay2."""
+        """Write the same for Macaulay2."""
         names, comments = self._plain("--")
         body = ",\n  ".join(self._scripted(names, tolerance)) or "0_R"
         return f"{comments}R = QQ[{','.join(names)}]\nI = ideal({body})"
 
     def _plain(self, comment: str) -> tuple[list[str], str]:
-        """Names that every program takes, and lines that tell what they stand for."""
+        """Return names that every program takes, and lines that tell what they stand for."""
         names = [f"x{i}" for i in range(self.n_variables)]
         pairs = zip(names, self.variables, strict=False)
         words = ((mine, " ".join(its.split())) for mine, its in pairs)
@@ -269,12 +279,8 @@ class Polynomials(Sequence[Polynomial]):
         return [one.text(names).replace(" ", "") for one in self.rational(tolerance)]
 
 
-def _written(size: float | Fraction, digits: int) -> str:
-    return str(size) if isinstance(size, Fraction) else f"{size:.{digits}g}"
-
-
 def _simplest(low: Fraction, high: Fraction) -> Fraction:
-    """The fraction with the smallest denominator in an interval.
+    """Find the fraction with the smallest denominator in an interval.
 
     Examples
     --------
@@ -289,3 +295,63 @@ def _simplest(low: Fraction, high: Fraction) -> Fraction:
         return Fraction(ceil(low))
     whole = floor(low)
     return whole + 1 / _simplest(1 / (high - whole), 1 / (low - whole))
+
+
+def scaling_of(scaler: Any, n_variables: int) -> tuple[Floats, Floats]:
+    """Return factors and offsets (n,) by which a fitted scaler of scikit-learn maps variables."""
+    zero, one = np.zeros((1, n_variables)), np.eye(n_variables)
+    if not hasattr(scaler, "inverse_transform") or getattr(scaler, "n_features_in_", 0) != (
+        n_variables
+    ):
+        accepted = f"a fitted scaler of {n_variables} variables, such as MinMaxScaler"
+        raise parameter_error("unscaled", "scaler", accepted, scaler)
+    # backwards, because what is scaled may be clipped
+    back = scaler.inverse_transform(np.concatenate([zero, one, 2 * one]))
+    offset, slope, double = back[0], back[1 : n_variables + 1] - back[0], back[n_variables + 1 :]
+    straight = np.allclose(double - offset, 2 * slope, rtol=1e-9, atol=0)
+    if not straight or not np.array_equal(slope, np.diag(np.diag(slope))):
+        accepted = "one that maps every variable by a line of its own"
+        raise parameter_error("unscaled", "scaler", accepted, scaler)
+    factors = 1 / np.diag(slope)
+    return factors, -offset * factors
+
+
+def substituted(terms: TermSet, factors: Floats, offsets: Floats) -> list[dict[Row, float]]:
+    """Write every term in ``z = factors * x + offsets`` as a combination of terms in ``x``."""
+    return [_expanded(tuple(map(int, row)), factors, offsets) for row in rows_of(terms)]
+
+
+def _expanded(row: Row, factors: Floats, offsets: Floats) -> dict[Row, float]:
+    found: dict[Row, float] = {}
+    places = range(len(row))
+    for count in range(len(row), -1, -1):
+        for kept in combinations(places, count):
+            rest = [row[i] for i in places if i not in kept]
+            term = tuple(row[i] for i in kept)
+            value = float(np.prod(factors[list(term)]) * np.prod(offsets[rest]))
+            found[term] = found.get(term, 0.0) + value
+    return found
+
+
+def rows_of(terms: TermSet) -> Iterable[Index]:
+    """Return the terms, one by one."""
+    return (row for block in terms.blocks for row in block)
+
+
+def table_over(expanded: list[dict[Row, float]], columns: dict[Row, int]) -> csr_array:
+    """Return the coefficients of expanded terms, (terms, columns)."""
+    places = [(k, columns[row]) for k, parts in enumerate(expanded) for row in parts]
+    values = [value for parts in expanded for value in parts.values()]
+    index = np.array(places, dtype=np.int64).reshape(-1, 2).T
+    return csr_array((values, index), shape=(len(expanded), len(columns)), dtype=np.float64)
+
+
+def termset(rows: Iterable[Row], n_variables: int) -> TermSet:
+    """Make a set of terms, lowest degree first and in the order of their variables."""
+    wanted = sorted(set(rows), key=lambda row: (len(row), row))
+    top = max((len(row) for row in wanted), default=0)
+    blocks = []
+    for degree in range(top + 1):
+        block = [row for row in wanted if len(row) == degree]
+        blocks.append(np.array(block, dtype=np.int64).reshape(len(block), degree))
+    return TermSet.of_blocks(n_variables, blocks)

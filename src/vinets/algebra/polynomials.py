@@ -1,4 +1,4 @@
-r"""Sets of polynomials over shared terms.
+r"""Sets of polynomials over shared terms, which are evaluated, printed and saved as one.
 
 A set of :math:`N` polynomials is stored the way vanishing-ideal algorithms make them: polynomial
 :math:`j` is :math:`\ell_j u_j + \sum_i C_{ji} t_i`, a leading term of its own and a combination of
@@ -20,14 +20,23 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from vinets.algebra.evaluation import EvaluationPlan, factor_terms
-from vinets.algebra.polynomial import TOLERANCE, Polynomial, Polynomials, TermNames
-from vinets.algebra.rescaling import rows_of, scaling_of, substituted, table_over, termset
+from vinets.algebra.polynomial import (
+    TOLERANCE,
+    Polynomial,
+    Polynomials,
+    TermNames,
+    rows_of,
+    scaling_of,
+    substituted,
+    table_over,
+    termset,
+)
 from vinets.algebra.storage import read_tensors, write_tensors
 from vinets.algebra.terms import Index, TermSet
 from vinets.core.checks import counted, point_shape, rows_within
 
-DEFAULT_MEMORY = 1 << 30
-SMALL = 1 << 18  # values of terms and polynomials that NumPy evaluates
+DEFAULT_MEMORY = 1 << 30  # bytes
+MAX_NUMPY_VALUES = 1 << 18  # values of terms and polynomials; torch evaluates more than these
 
 
 def for_arrays(method: Callable[[Any, Tensor], Tensor]) -> Callable[[Any, Any], Any]:
@@ -153,7 +162,7 @@ class PolynomialSet(Polynomials):
 
     @for_arrays
     def evaluate(self, points: Tensor) -> Tensor:
-        """Values at ``points`` (m, n) as (m, N): numpy in, numpy out; torch in, torch out.
+        """Return values at ``points`` (m, n) as (m, N): numpy for numpy, torch for torch.
 
         Torch results are differentiable with respect to the points. Intermediate values stay
         within ``memory_limit``.
@@ -171,10 +180,10 @@ class PolynomialSet(Polynomials):
         return torch.cat([self._evaluate_chunk(part, tail, lead) for part in points.split(chunk)])
 
     def _is_small(self, points: Tensor) -> bool:
-        """Whether starting the steps of torch would cost more than they do."""
+        """Tell whether starting the steps of torch would cost more than they do."""
         numbers = len(points) * (len(self.terms) + len(self))
         return (
-            numbers <= min(SMALL, self.memory_limit // 8)
+            numbers <= min(MAX_NUMPY_VALUES, self.memory_limit // 8)
             and points.dtype == self.tail.dtype == torch.float64
             and points.device.type == self.tail.device.type == "cpu"
             and not (points.requires_grad or self.tail.requires_grad or self.lead.requires_grad)
@@ -221,7 +230,7 @@ class PolynomialSet(Polynomials):
 
     @for_arrays
     def gradient(self, points: Tensor) -> Tensor:
-        """Derivatives at ``points`` (m, n) as (m, N, n), in closed form."""
+        """Return the derivatives at ``points`` (m, n) as (m, N, n), in closed form."""
         dtype = torch.promote_types(points.dtype, self.tail.dtype)
         tail, lead = self.tail.to(points.device, dtype), self.lead.to(points.device, dtype)
         width = self.n_variables * (2 * len(self.terms) + 3 * len(self)) * dtype.itemsize
@@ -234,18 +243,18 @@ class PolynomialSet(Polynomials):
         return torch.cat(parts)
 
     def magnitude(self, points: Tensor) -> Tensor:
-        """Sums (m, N) of the absolute values of what :meth:`evaluate` adds up: how it rounds."""
+        """Sum the absolute values of what :meth:`evaluate` adds up, (m, N): so it rounds."""
         return replace(self, tail=self.tail.abs(), lead=self.lead.abs()).evaluate(points.abs())
 
     def select(self, index: NDArray[np.integer] | NDArray[np.bool_]) -> PolynomialSet:
-        """The polynomials at the given increasing positions or boolean mask."""
+        """Return the polynomials at the given increasing positions or boolean mask."""
         positions = np.arange(len(self))[np.asarray(index)]
         at = torch.as_tensor(positions, device=self.tail.device)
         leading = self.leading.select(positions)
         return replace(self, leading=leading, tail=self.tail[at], lead=self.lead[at])
 
     def compact(self) -> PolynomialSet:
-        """The same polynomials without the shared terms that none of them uses."""
+        """Return the same polynomials without the shared terms that none of them uses."""
         used = (self.tail != 0).any(dim=0)
         return replace(self, terms=self.terms.select(used.cpu().numpy()), tail=self.tail[:, used])
 
@@ -270,7 +279,7 @@ class PolynomialSet(Polynomials):
         return self._each()
 
     def _each(self) -> Iterator[Polynomial]:
-        """The polynomials, leading term first, then from the highest term down."""
+        """Yield the polynomials, leading term first, then from the highest term down."""
         shared = [tuple(row.tolist()) for row in rows_of(self.terms)]
         for row, lead, tail in zip(rows_of(self.leading), self.lead, self.tail, strict=True):
             used = tail.nonzero()[:, 0].flip(0).tolist()
@@ -284,7 +293,7 @@ class PolynomialSet(Polynomials):
         digits: int = 3,
         tolerance: float = TOLERANCE,
     ) -> list[str]:
-        """The polynomials in readable form, leading term first.
+        """Write the polynomials out, leading term first.
 
         Coefficients of at most ``tolerance`` times the largest are rounding, and left out.
         """
@@ -292,7 +301,7 @@ class PolynomialSet(Polynomials):
         return [one.written(names, digits, tolerance) for one in self]
 
     def unscaled(self, scaler: Any) -> PolynomialSet:
-        """The same polynomials in the variables before a scaling.
+        """Return the same polynomials in the variables before a scaling.
 
         Parameters
         ----------
@@ -316,7 +325,7 @@ class PolynomialSet(Polynomials):
     def substituted(
         self, factors: NDArray[np.float64], offsets: NDArray[np.float64]
     ) -> PolynomialSet:
-        """The polynomials in ``x``, where their variables are ``factors * x + offsets``."""
+        """Return the polynomials in ``x``, where their variables are ``factors * x + offsets``."""
         shared, own = (substituted(one, factors, offsets) for one in (self.terms, self.leading))
         first = [
             parts.pop(tuple(row.tolist()))
@@ -360,7 +369,7 @@ class PolynomialSet(Polynomials):
     def __str__(self) -> str:
         if len(self) == 0:
             return "(no polynomials)"
-        shown = [one.text() for one in islice(self, 20)]  # of thousands, only these are written
+        shown = [one.text() for one in islice(self, 20)]  # only these are written out
         if len(self) > len(shown):
             shown.append(f"... and {len(self) - len(shown)} more")
         return "\n".join(shown)
@@ -374,8 +383,8 @@ class PolynomialSet(Polynomials):
         )
 
 
-def names_of(given: Any) -> list[str]:
-    """Names of variables in a file that nobody vouches for."""
-    if not isinstance(given, list) or not all(isinstance(name, str) for name in given):
+def names_of(names: Any) -> list[str]:
+    """Check the names of variables in a file from anywhere."""
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise ValueError("the names of its variables are no names.")
-    return given
+    return names

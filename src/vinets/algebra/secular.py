@@ -38,10 +38,10 @@ from torch import Tensor
 from torch.linalg import vecdot
 from torch.nn.functional import pad
 
-MAX_STEPS = 100
-LAST_STEP = 1e-9  # relative to psi; the error left behind it is of the order of its square
-AT_ONCE = 2048  # candidates
-FEW = 128  # that are not told apart by whether they have arrived
+MAX_STEPS = 100  # steps towards a root
+LAST_STEP = 1e-9  # share of psi; the error left after a step is of the order of its square
+CANDIDATES_AT_ONCE = 2048  # candidates whose roots are looked for together
+MAX_UNDIVIDED = 128  # candidates that go on together, though some have arrived
 
 
 @dataclass(frozen=True)
@@ -58,13 +58,13 @@ class Spectrum:
 
     @classmethod
     def of_gram(cls, gram: Tensor, lower: Tensor) -> Spectrum:
-        """From ``G`` and the factor that coordinates refer to, ``b = lower @ w``."""
+        """Decompose ``G``, given the factor that coordinates refer to, ``b = lower @ w``."""
         values, vectors = torch.linalg.eigh(gram)
         return cls(values, vectors, lower.mT @ vectors)
 
     @classmethod
     def of_factor(cls, lower: Tensor) -> Spectrum:
-        """From a factor of ``G`` itself, by singular values: accurate for tiny eigenvalues."""
+        """Decompose a factor of ``G`` by singular values: accurate for tiny eigenvalues."""
         left, sigma, right = torch.linalg.svd(lower)
         # singular values decrease; eigenvalues are to increase
         return cls(sigma.square().flip(0), left.flip(1), (right.mT * sigma).flip(1))
@@ -83,39 +83,39 @@ class LeadingBlocks:
 
     @classmethod
     def of(cls, lower: Tensor, psi: float) -> LeadingBlocks:
-        """From the Cholesky factor of ``G - psi * I``."""
+        """Make the blocks from the Cholesky factor of ``G - psi * I``."""
         gram = lower @ lower.mT
         gram.diagonal().add_(psi)
         return cls(gram, lower, psi)
 
     @cached_property
     def bound(self) -> Tensor:
-        """What the smallest eigenvalues of the blocks are at least, (o,)."""
+        """Lower bounds of the smallest eigenvalues of the blocks, (o,)."""
         eye = torch.eye(len(self.lower), dtype=self.lower.dtype, device=self.lower.device)
         half = torch.linalg.solve_triangular(self.lower, eye, upper=False)
         # the traces of the inverses of all blocks less psi: 1 / (mu - psi) is at most that
         return self.psi + half.square().sum(1).cumsum(0).reciprocal_()
 
     def spectrum(self, size: int) -> Spectrum:
-        """Of the block of that size."""
+        """Decompose the block of that size."""
         return Spectrum.of_gram(self.gram[:size, :size], self.lower[:size, :size])
 
 
 class _Candidates(Protocol):
-    """Candidates of which x is known at every value."""
+    """Candidates whose x is known at every value."""
 
     @property
     def bound(self) -> Tensor:
-        """What the smallest eigenvalue over the terms met is at least, () or (g,)."""
+        """A lower bound of the smallest eigenvalue over the terms met, () or (g,)."""
 
     def at_zero(self) -> tuple[Tensor, Tensor]:
-        """What least squares takes from the squared norms, and the squared norm of x(0)."""
+        """Return what least squares takes from the squared norms, and the squared norm of x(0)."""
 
     def at(self, value: Tensor) -> tuple[Tensor, Tensor]:
-        """The sum in D, and its derivative."""
+        """Return the sum in D, and its derivative."""
 
     def select(self, rows: Tensor) -> Self:
-        """Some of the candidates. Those before may not be asked any more."""
+        """Return some of the candidates. Those before may not be asked any more."""
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ class _Within:
 
     @classmethod
     def of(cls, poles: Tensor, linear: Tensor, scratch: Tensor) -> _Within:
-        """From the products (g, q) with the eigenvectors, with scratch memory for three of them."""
+        """Make them from products (g, q) with the eigenvectors, and scratch memory for three."""
         weights = torch.mul(linear, linear, out=scratch[2]).div_(poles)
         return cls(poles, weights, scratch[:2], poles[..., 0])
 
@@ -155,10 +155,10 @@ class _Beyond:
 
     spectrum: Spectrum
     corner: Tensor  # (r, r) products of the further terms
-    edge: Tensor  # (r, q) of them with the eigenvectors
+    edge: Tensor  # (r, q) products of the further terms with the eigenvectors
     linear: Tensor  # (g, q) products of the candidates with the eigenvectors
-    own: Tensor  # (g, r) and with the further terms, 0 for those that they have not met
-    inside: Tensor  # (g, r) 1 for those that they have met
+    own: Tensor  # (g, r) products of the candidates with the further terms, 0 for those not met
+    inside: Tensor  # (g, r) 1 for further terms that a candidate has met
     bound: Tensor  # (g,)
 
     @cached_property
@@ -172,7 +172,7 @@ class _Beyond:
         along, r = inverse * self.linear, len(self.edge)
         schur = self.corner - (inverse @ self.squares).view(-1, r, r)
         schur.diagonal(dim1=1, dim2=2).sub_(value[:, None])
-        # for terms not met, rows of the identity, and 0 on the right
+        # terms that were not met get rows of the identity, and 0 on the right
         schur *= self.inside[:, :, None] * self.inside[:, None, :]
         schur.diagonal(dim1=1, dim2=2).add_(1 - self.inside)
         right = self.own - (along @ self.edge.mT) * self.inside
@@ -181,7 +181,7 @@ class _Beyond:
 
     @cached_property
     def least(self) -> Tensor:
-        """What least squares gives: x at 0."""
+        """The solution of least squares: x at 0."""
         return self.solve(torch.zeros_like(self.bound))
 
     def at_zero(self) -> tuple[Tensor, Tensor]:
@@ -201,7 +201,7 @@ class _Beyond:
 def secular_eigenvectors(
     spectrum: Spectrum, coordinates: Tensor, square: Tensor, residual: Tensor | None, psi: float
 ) -> tuple[Tensor, Tensor]:
-    """Unit eigenvectors of the smallest eigenvalues, which ``psi`` bounds from above.
+    """Find unit eigenvectors of the smallest eigenvalues, which ``psi`` bounds from above.
 
     ``coordinates`` (g, q) are those of the candidates in the triangular factor that the spectrum
     was made from, ``square`` (g,) their squared norms. ``residual`` (g,) are the least-squares
@@ -211,7 +211,7 @@ def secular_eigenvectors(
     candidates themselves (g,), and the eigenvalues (g,).
     """
     last, values = torch.empty_like(square), torch.empty_like(square)
-    scratch = coordinates.new_empty(3, min(AT_ONCE, len(square)), coordinates.shape[1])
+    scratch = coordinates.new_empty(3, min(CANDIDATES_AT_ONCE, len(square)), coordinates.shape[1])
     for rows in _pieces(len(square)):
         y = coordinates[rows] @ spectrum.rotation
         known = None if residual is None else residual[rows]
@@ -230,7 +230,7 @@ def further_eigenvectors(
     prefix: Tensor,
     psi: float,
 ) -> tuple[Tensor, Tensor]:
-    """The same for candidates that met a few terms more than those of the spectrum.
+    """Find those of candidates that met a few terms more than those of the spectrum.
 
     ``coordinates`` (g, o) are zero beyond the ``prefix`` (g,), which does not decrease. The
     spectrum is that of a leading block, smaller than them all.
@@ -261,7 +261,7 @@ def further_eigenvectors(
 def stacked_eigenvectors(
     blocks: LeadingBlocks, coordinates: Tensor, square: Tensor, prefix: Tensor, psi: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The same for many small blocks, each decomposed, all of them at once.
+    """Find those of many small blocks, each decomposed, all of them at once.
 
     ``coordinates`` (g, o) are zero beyond the ``prefix`` (g,), and stay as they are: the
     coefficients (g, o) come first in what is returned. Equal prefixes stand together.
@@ -285,13 +285,15 @@ def stacked_eigenvectors(
     last, smallest = _to_eigenvectors(
         values[inverse], y, square, None, psi, y.new_empty(3, *y.shape)
     )
-    table[inverse, slot] = y  # which are eigenvectors now; the padding stays 0
+    table[inverse, slot] = y  # y are eigenvectors now; the padding stays 0
     found = (table @ vectors.mT)[inverse, slot].mul_(inside[inverse])
     return pad(found, (0, coordinates.shape[1] - o)), last, smallest
 
 
 def _pieces(count: int) -> Iterator[slice]:
-    return (slice(start, start + AT_ONCE) for start in range(0, count, AT_ONCE))
+    return (
+        slice(start, start + CANDIDATES_AT_ONCE) for start in range(0, count, CANDIDATES_AT_ONCE)
+    )
 
 
 def _to_eigenvectors(
@@ -311,13 +313,13 @@ def _to_eigenvectors(
 
 
 def _roots(problem: _Candidates, square: Tensor, residual: Tensor | None, psi: float) -> Tensor:
-    """Roots of h in [0, psi]."""
+    """Find the roots of h in [0, psi]."""
     taken, norm = problem.at_zero()
     if residual is None:
         residual = (square - taken).clamp_(min=0)
     # the least-squares polynomial, scaled to unit norm, bounds the eigenvalue from above
     found = value = (residual / (1 + norm)).clamp_(max=psi)
-    rows: Tensor | None = None  # all of them
+    rows: Tensor | None = None  # None stands for all of them
     for _ in range(MAX_STEPS):
         total, slope = problem.at(value)
         after = _step(total.add_(1), slope, residual, value, problem.bound).clamp_(0, psi)
@@ -329,7 +331,7 @@ def _roots(problem: _Candidates, square: Tensor, residual: Tensor | None, psi: f
         value, count = after, int(torch.count_nonzero(moving))
         if not count:
             break
-        if len(value) > FEW and 2 * count < len(value):  # the others have arrived
+        if len(value) > MAX_UNDIVIDED and 2 * count < len(value):  # the others have arrived
             kept = moving.nonzero()[:, 0]
             problem, residual, value = problem.select(kept), residual[kept], after[kept]
             rows = kept if rows is None else rows[kept]
@@ -337,11 +339,11 @@ def _roots(problem: _Candidates, square: Tensor, residual: Tensor | None, psi: f
 
 
 def _step(total: Tensor, slope: Tensor, residual: Tensor, at: Tensor, bound: Tensor) -> Tensor:
-    r"""Where h would have its root if D were ``a + s / (bound - value)``, as it is ``at`` a value.
+    r"""Find the root of h if D were ``a + s / (bound - value)``, as it is ``at`` a value.
 
     The smaller root of :math:`a z^2 - (a m + s + \rho^2) z + \rho^2 m`, m the bound.
     """
-    rise = (bound - at).mul_(slope)  # of which a is the rest, and s this times the same distance
+    rise = (bound - at).mul_(slope)  # a is the total less this, and s this times the same distance
     half = (total * bound).addcmul_(rise, at, value=-1).add_(residual).div_(2)
     end = residual * bound
     root = (half * half).addcmul_(total.sub_(rise), end, value=-1).clamp_(min=0).sqrt_()

@@ -2,6 +2,16 @@ r"""Polynomials of several sets over one list of terms, as a matrix: what a laye
 
 The constant term is kept apart, as a bias: :math:`p_j = c_j + \sum_s C_{js} t_s` with
 :math:`C \in \mathbb{R}^{N \times S}`. Columns that no row uses are not there.
+
+A polynomial of degree 2 is :math:`\hat z^\top M \hat z` with :math:`\hat z = (1, z)` and a
+symmetric matrix :math:`M`. With its largest eigenvalue :math:`\lambda`, its smallest
+:math:`-\mu` and their eigenvectors,
+
+.. math:: \lambda (u^\top \hat z)^2 - \mu (v^\top \hat z)^2
+    = (\sqrt\lambda\, u + \sqrt\mu\, v)^\top \hat z\;(\sqrt\lambda\, u - \sqrt\mu\, v)^\top \hat z ,
+
+which is the polynomial itself if :math:`M` has no other eigenvalues, and otherwise the product of
+two affine forms that is nearest to it: :func:`nearest_products`.
 """
 
 from __future__ import annotations
@@ -66,7 +76,7 @@ class SharedPolynomials:
             shared = torch.from_numpy(places[2 * index]).to(like.device)
             leading = torch.from_numpy(places[2 * index + 1]).to(like.device)
             matrix[rows[:, None], shared[None, :]] = polynomials.tail.to(matrix)
-            # added, for a leading term of one polynomial may be a shared term of others
+            # added, because a leading term of one polynomial may be a shared term of others
             matrix[rows, leading] += polynomials.lead.to(matrix)
             start += len(polynomials)
         owners = torch.repeat_interleave(torch.tensor([len(p) for p in sets]))
@@ -81,13 +91,13 @@ class SharedPolynomials:
         return len(self.coefficients)
 
     def evaluate(self, points: Tensor) -> Tensor:
-        """Values at ``points`` (m, n) as (m, N)."""
+        """Return the values at ``points`` (m, n) as (m, N)."""
         point_shape(tuple(points.shape), self.terms.n_variables)
         values = EvaluationPlan.of(self.terms).evaluate(points)
         return values @ self.coefficients.to(values).T + self.constants.to(values)
 
     def compact(self) -> SharedPolynomials:
-        """Without the terms that no polynomial uses, and without polynomials that are constant."""
+        """Leave out the terms that no polynomial uses, and polynomials that are constant."""
         rows = (self.coefficients != 0).any(dim=1)
         columns = (self.coefficients != 0).any(dim=0)
         chosen = self._with_terms(columns.nonzero()[:, 0])
@@ -101,7 +111,7 @@ class SharedPolynomials:
         )
 
     def _with_terms(self, keep: Tensor) -> SharedPolynomials:
-        """The same polynomials without all terms but those at ``keep``, sorted positions."""
+        """Leave out all terms but those at ``keep``, sorted positions."""
         leading = self.leading
         if leading is not None:
             place = leading.new_full((len(self.terms) + 1,), -1)  # the last one is for position -1
@@ -124,12 +134,12 @@ class SharedPolynomials:
         if count >= len(self.terms):
             return self.compact()
         influence = self.coefficients.abs().sum(0) * spread.to(self.coefficients)
-        # in term order again, for degrees have to stay sorted
+        # in term order again, because degrees have to stay sorted
         return self._with_terms(influence.topk(count).indices.sort().values).compact()
 
 
 def union_of_terms(sets: Sequence[TermSet]) -> tuple[TermSet, list[Index]]:
-    """The terms that occur in any of ``sets``, sorted, and where those of each set lie in it."""
+    """List the terms that occur in any of ``sets``, sorted, and where those of each set lie."""
     n = sets[0].n_variables
     blocks: list[Index] = []
     for degree in range(max(len(terms.blocks) for terms in sets)):
@@ -147,7 +157,7 @@ def union_of_terms(sets: Sequence[TermSet]) -> tuple[TermSet, list[Index]]:
 
 
 def count_monomials(sets: Sequence[PolynomialSet]) -> int:
-    """Monomials that evaluation of all polynomials takes, without the constant.
+    """Count the monomials that evaluation of all polynomials takes, without the constant.
 
     Those that sets share count once, and terms that no polynomial uses do not count.
     """
@@ -157,7 +167,7 @@ def count_monomials(sets: Sequence[PolynomialSet]) -> int:
 
 
 def term_moments(terms: TermSet, points: Tensor, *, chunk: int = 4096) -> tuple[Tensor, Tensor]:
-    """Mean and standard deviation (S,) of the terms over ``points`` (m, n), in float64.
+    """Return mean and standard deviation (S,) of the terms over ``points`` (m, n), in float64.
 
     A term that is constant on the points gets the standard deviation 1.
     """
@@ -173,3 +183,43 @@ def term_moments(terms: TermSet, points: Tensor, *, chunk: int = 4096) -> tuple[
     mean = total / count
     std = (square / count - mean.square()).clamp_min(0).sqrt()
     return mean + shift, torch.where(std > 1e-8, std, torch.ones_like(std))
+
+
+def nearest_products(polynomials: SharedPolynomials) -> Tensor:
+    """Find two affine forms for every polynomial of degree 2: (2, N, 1 + n), constants first.
+
+    Examples
+    --------
+    >>> from vinets.algebra.terms import TermSet
+    >>> terms = TermSet.from_exponents([[1, 0], [2, 0], [0, 2]])
+    >>> one, none = torch.zeros(1), torch.zeros(1, dtype=torch.int64)
+    >>> p = SharedPolynomials(terms, torch.tensor([[0.0, 1.0, -4.0]]), one, none)
+    >>> first, second = nearest_products(p)  # x^2 - 4 y^2 = (x + 2 y) (x - 2 y)
+    >>> z = torch.tensor([1.0, 3.0, 1.0], dtype=torch.float64)  # the point (3, 1), behind a one
+    >>> ((first @ z) * (second @ z)).round(decimals=6)
+    tensor([5.], dtype=torch.float64)
+    """
+    terms = polynomials.terms
+    if len(terms.blocks) > 3:
+        raise ValueError(
+            "products of two forms have degree 2. Got polynomials of degree "
+            f"{len(terms.blocks) - 1} instead."
+        )
+    values = polynomials.coefficients.double()
+    matrix = values.new_zeros(len(values), terms.n_variables + 1, terms.n_variables + 1)
+    matrix[:, 0, 0] = polynomials.constants.double()
+    start = 0
+    for block in terms.blocks[1:]:
+        rows = torch.from_numpy(block).to(values.device) + 1  # behind the constant
+        first = rows[:, 0] if block.shape[1] == 2 else torch.zeros_like(rows[:, 0])
+        second = rows[:, -1]
+        half = values[:, start : start + len(block)] / 2
+        # an off-diagonal entry stands twice, and on the diagonal both halves meet
+        matrix[:, first, second] += half
+        matrix[:, second, first] += half
+        start += len(block)
+    found, vectors = torch.linalg.eigh(matrix)  # ascending
+    positive = found[:, -1].clamp_min(0).sqrt()[:, None] * vectors[:, :, -1]
+    negative = (-found[:, 0]).clamp_min(0).sqrt()[:, None] * vectors[:, :, 0]
+    # a definite one is plus or minus a square: then one of the two is zero
+    return torch.stack([positive + negative, positive - negative])

@@ -20,7 +20,7 @@ from torch import Tensor
 Index = NDArray[np.int64]
 
 OPERATORS = frozenset("+-*/^")
-MOST_VARIABLES = 2**20  # in files; tables of this length are made of a single number
+MOST_VARIABLES = 2**20  # variables in a file, where one number makes tables of this length
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,7 +92,7 @@ class TermSet:
         return np.repeat(np.arange(len(counts)), counts)
 
     def exponents(self) -> NDArray[np.int16]:
-        """Exponent vectors, shape (len, n_variables)."""
+        """Return the exponent vectors, shape (len, n_variables)."""
         table = np.zeros((len(self), self.n_variables), dtype=np.int16)
         start = 0
         for block in self.blocks:
@@ -104,7 +104,7 @@ class TermSet:
         return table
 
     def select(self, index: NDArray[np.integer] | NDArray[np.bool_]) -> TermSet:
-        """The sub-set of the given positions (increasing) or boolean mask."""
+        """Return the sub-set of the given positions (increasing) or boolean mask."""
         positions = np.flatnonzero(index) if index.dtype == np.bool_ else np.asarray(index)
         if (np.diff(positions) <= 0).any():
             raise ValueError("index must be strictly increasing, so that degrees stay sorted.")
@@ -117,7 +117,7 @@ class TermSet:
         return TermSet.of_blocks(self.n_variables, blocks)
 
     def tensors(self, prefix: str) -> dict[str, Tensor]:
-        """The blocks as named tensors, for storage."""
+        """Return the blocks as named tensors, for storage."""
         return {f"{prefix}.{d}": torch.from_numpy(b) for d, b in enumerate(self.blocks)}
 
     @classmethod
@@ -139,13 +139,13 @@ class TermSet:
         return cls(n_variables, tuple(blocks))
 
     def names(self, variables: Sequence[str] | None = None) -> list[str]:
-        """Readable names such as ``x0^2*x3``."""
+        """Return readable names such as ``x0^2*x3``."""
         labels = variables or [f"x{i}" for i in range(self.n_variables)]
         return [term_name(row, labels) for block in self.blocks for row in block]
 
 
 def term_name(row: Iterable[int], labels: Sequence[str]) -> str:
-    """Name of one term given as variable indices.
+    """Name one term that is given as variable indices.
 
     Labels that look like formulas are put into brackets.
 
@@ -179,7 +179,7 @@ def row_codes(*tables: Index, base: int) -> list[Index]:
 
 
 def locate_rows(rows: Index, table: Index, base: int) -> Index:
-    """Position in ``table`` of every row of ``rows``, or -1 where there is none."""
+    """Find the position in ``table`` of every row of ``rows``, or -1 where there is none."""
     if len(table) == 0 or len(rows) == 0:
         return np.full(len(rows), -1, dtype=np.int64)
     wanted, known = row_codes(rows, table, base=base)

@@ -42,9 +42,9 @@ def bench(
 
     Example: vinets bench out/base out/small small-int8.onnx --batch-sizes 1,256
     """
+    from vinets.measure import bench as measured
     from vinets.report import print_table
     from vinets.runs.opening import noise_like, open_side_by_side
-    from vinets.side_by_side import bench as measured
 
     seeded(common.seed)
     wanted = integers("--batch-sizes", batch_sizes)

@@ -29,7 +29,7 @@ from vinets.cli.options import (
     option,
 )
 from vinets.cli.output import note, note_normalisation, print_json, watching
-from vinets.core.locks import locked
+from vinets.core.files import locked
 from vinets.core.settings import LatentOptions, SpeedOptions, TrainingOptions
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ def build(
     from vinets.networks.network import CutNetwork
     from vinets.report import print_table
     from vinets.runs.compare import compare_heads, head_trials
-    from vinets.runs.comparisons import comparison_table, remarks
+    from vinets.runs.comparison import comparison_table, remarks
     from vinets.runs.opening import open_uncut, require_weights
     from vinets.runs.setup import Origin
 
@@ -201,7 +201,7 @@ def _trial(
     The sizes of a VI-Net are those of the paper's pipeline for the network.
     """
     from vinets.heads import HEADS
-    from vinets.paper.backbones import SIZES
+    from vinets.models.presets import SIZES
     from vinets.runs.trial import Trial
 
     sizes = SIZES.get(architecture or "", {}) if head == DEFAULT else {}

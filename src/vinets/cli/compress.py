@@ -21,12 +21,11 @@ from vinets.cli.options import (
     option,
 )
 from vinets.cli.output import note, note_normalisation, print_json, watching
-from vinets.core.locks import locked
+from vinets.core.files import locked
 from vinets.core.settings import SearchOptions
 
 if TYPE_CHECKING:
-    from vinets.search import Compressed
-    from vinets.search.result import SearchPlan
+    from vinets.search.result import SearchPlan, SearchResult
 
 
 @takes(searching=SearchOptions, reading=TrainingData, workers=Workers, common=Filling)
@@ -42,7 +41,7 @@ def compress(
         option(
             RUNNING,
             "What may be lost, in points, or what it may cost: drop=0.5, params=1e6, params=10%, "
-            "size=4MB, latency=2ms@cpu,batch=1. May be given several times.",
+            "size=4MB, macs=50%, latency=2ms@cpu,batch=1. May be given several times.",
         ),
     ],
     out: Annotated[Path, option(OUTPUT, "Folder for the network, results and the page.")],
@@ -69,10 +68,10 @@ def compress(
     """
     from vinets.runs.opening import open_uncut, require_weights
     from vinets.runs.setup import Origin
-    from vinets.search import Written, parse_budget
+    from vinets.search import CommandWords, parse_budget
     from vinets.search import compress as search_for
-    from vinets.search.compressed import divided
-    from vinets.search.halving import Search
+    from vinets.search.compress import divide
+    from vinets.search.rounds import Search
 
     wanted, jobs = parse_budget(budget), workers.jobs_or_cluster
     opened, _, split = open_uncut(model, **reading.keywords())
@@ -83,21 +82,21 @@ def compress(
     chosen: dict[str, Any] = {"seed": common.seed, "device": common.device}
     if dry_run:
         with watching(common.quiet) as progress:
-            setup, _ = divided(network, split, searching.limit, **chosen)
+            setup, _ = divide(network, split, searching.limit, **chosen)
             plan = Search(setup, wanted, out, searching, common.seed, progress=progress).plan()
         _show_plan(plan, common)
         return
-    written = Written(
+    words = CommandWords(
         model=model,
         data=reading.words(Reading),
         augment=reading.words()[len(reading.words(Reading)) :],
         device=() if common.device == "auto" else ("--device", common.device),
         out=str(out),
-        made=opened_again(out, model),
+        saved=opened_again(out, model),
     )
     waiting = locked(out, wait=common.wait)
     with waiting, watching(common.quiet) as progress:
-        found = search_for(
+        result = search_for(
             network,
             split,
             wanted,
@@ -105,15 +104,15 @@ def compress(
             out=out,
             jobs=jobs,
             origin=Origin(("vinets", *sys.argv[1:]), opened.stated),
-            written=written,
+            words=words,
             progress=progress,
             **chosen,
         )
     if common.json:
-        print_json(found.result)
+        print_json(result)
         return
-    _show(found)
-    for line in found.result.notes:
+    _show(result)
+    for line in result.notes:
         note(line, common.quiet)
     # not evaluate, which would test on the examples that were used to choose, too
     next_one = f"vinets export {shlex.quote(opened_again(out, model))} --out small.onnx"
@@ -131,14 +130,12 @@ def _show_plan(plan: SearchPlan, common: Filling) -> None:
     typer.echo(str(plan))
 
 
-def _show(found: Compressed) -> None:
+def _show(result: SearchResult) -> None:
     from vinets.report import print_table
-    from vinets.report.terminal import as_plot
     from vinets.search.page import command_lines
 
-    print_table(found.table)
-    typer.echo(str(found))
-    typer.echo(f"\n{as_plot(found.frontier)}")
+    print_table(result.table)
+    typer.echo(str(result))
     typer.echo("\nTo make each again:")
-    for line in command_lines(found.result):
+    for line in command_lines(result):
         typer.echo(line)

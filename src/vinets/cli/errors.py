@@ -7,14 +7,13 @@ import re
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
+from contextlib import contextmanager
 from typing import Any
 
 import typer
 from typer.core import TyperGroup
 
-from vinets.core.checks import DoubtWarning
-from vinets.core.stopping import SENTENCE, STOPPED, stoppable
+from vinets.core.checks import STOPPED_CODE, STOPPED_SENTENCE, DoubtWarning
 
 EXPECTED = (ValueError, TypeError, OSError, ImportError, MemoryError)
 REFUSED = 2
@@ -25,11 +24,11 @@ class OneSentenceGroup(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         try:
-            with stoppable(), _warnings_as_sentences(), _together():
+            with _warnings_as_sentences():
                 return super().invoke(ctx)
         except KeyboardInterrupt:
-            typer.echo(SENTENCE, err=True)
-            raise typer.Exit(STOPPED) from None
+            typer.echo(STOPPED_SENTENCE, err=True)
+            raise typer.Exit(STOPPED_CODE) from None
         except BrokenPipeError:  # the reader of a pipe has seen enough: click ends without a word
             raise
         except Exception as error:
@@ -38,35 +37,8 @@ class OneSentenceGroup(TyperGroup):
                 raise
             command = self.get_command(ctx, ctx.invoked_subcommand or "")
             text = as_written(text, [] if command is None else command.params)
-            # not to a stream that leads nowhere, as in a process that follows another one
-            typer.echo(f"Error: {text}", file=sys.__stderr__ if _ranks() > 1 else sys.stderr)
+            typer.echo(f"Error: {text}", err=True)
             raise typer.Exit(REFUSED) from None
-
-
-TOGETHER = ("train", "build", "evaluate")
-
-
-def _ranks() -> int:
-    return int(os.environ.get("WORLD_SIZE", "1"))
-
-
-@contextmanager
-def _together() -> Iterator[None]:
-    """Started by ``torchrun``, work together with the others; the first one says what there is."""
-    if _ranks() == 1:
-        yield
-        return
-    if not {*TOGETHER, "--help", "-h", "--version"} & {*sys.argv[1:]}:
-        raise ValueError(
-            f"torchrun is for vinets {', '.join(TOGETHER)}: other commands run in one process."
-        )
-    from vinets.core import ranks
-
-    with ranks.joined(), open(os.devnull, "w", encoding="utf-8") as nowhere, ExitStack() as stack:
-        if ranks.rank() > 0:
-            stack.enter_context(redirect_stdout(nowhere))
-            stack.enter_context(redirect_stderr(nowhere))
-        yield
 
 
 @contextmanager

@@ -38,10 +38,10 @@ def evaluate(
     """
     from vinets.core.checks import one_of
     from vinets.core.device import resolve_device
+    from vinets.measure import evaluate as evaluated
+    from vinets.measure.doubt import warn_of_low_accuracy
     from vinets.report import print_table
-    from vinets.runs.low_accuracy import warn_of_low_accuracy
     from vinets.runs.opening import open_with_data, require_weights
-    from vinets.side_by_side import evaluate as evaluated
 
     seeded(common.seed)
     one_of("vinets", "part", part, ("test", "train"))
@@ -53,7 +53,7 @@ def evaluate(
     with watching(common.quiet) as progress:
         progress.start(f"evaluating {opened.name}", len(source))
         classes = list(opened.classes or source.classes)
-        tables = evaluated(
+        found = evaluated(
             opened.network,
             split,
             part=part,
@@ -63,7 +63,6 @@ def evaluate(
             caption=f"{opened.name} on {split.name}, {part}",
             progress=progress,
         )
-        found = tables.evaluation
         warn_of_low_accuracy(
             opened.name, opened.network, source, found.accuracy, opened.stated, there
         )
@@ -71,5 +70,5 @@ def evaluate(
         facts = {"network": net, "data": reading.data, "part": part, "classes": classes}
         print_json(facts | found.to_dict())
         return
-    print_table(tables.table)
-    print_table(tables.by_class)
+    print_table(found.table)
+    print_table(found.by_class)

@@ -29,15 +29,15 @@ def report(
     title: Annotated[str, option(OUTPUT, "Title of the page.")] = "The paper's results, repeated",
     common: Common,
 ) -> None:
-    """Write results as one page: our values beside the paper's, and interactive figures.
+    """Write results as one page: our values beside the paper's, and figures.
 
     The page is a single file that works offline.
 
     Example: vinets report out/results
     """
     from vinets.core.files import write_text
-    from vinets.paper.page import can_show, newcomers_page
-    from vinets.report import html, read_results, results_page
+    from vinets.paper.page import can_show, newcomers_page, read_results, results_page
+    from vinets.report import html
 
     experiments = read_results(results)
     quick = "-quick" if any(one.quick for one in experiments) else ""

@@ -12,7 +12,7 @@ import typer
 from vinets.cli.generate import takes
 from vinets.cli.options import DATA, OUTPUT, RUNNING, Filling, Workers, option
 from vinets.cli.output import print_json, watching
-from vinets.core.locks import locked
+from vinets.core.files import locked
 
 if TYPE_CHECKING:
     from vinets.report import ExperimentResult
@@ -77,10 +77,11 @@ def reproduce(
 
     Example: vinets reproduce table-efficiency --data data --weights weights --out out/paper
     """
+    from vinets.paper.page import result_in_short
     from vinets.paper.plan import Plan
     from vinets.paper.reproduce import Folders, quick_sentence
     from vinets.paper.reproduce import reproduce as carried_out
-    from vinets.report import print_page, result_in_short
+    from vinets.report import print_page
 
     def show(result: ExperimentResult) -> None:
         if not common.json and (result.tables or result.figures):  # stdout is for JSON alone

@@ -19,7 +19,7 @@ from vinets.cli.options import (
     option,
 )
 from vinets.cli.output import note, print_json, watching
-from vinets.core.locks import locked
+from vinets.core.files import locked
 from vinets.core.settings import BACKBONE, RECIPES, SMALL, TrainingOptions
 
 # there is no teacher, and no head; the seed is that of the command
@@ -78,8 +78,8 @@ def train(
     from vinets.core.plain import as_plain
     from vinets.data import load_data
     from vinets.data.images import augment_by, normalise_by
+    from vinets.measure.doubt import AccuracyWarning, low_accuracy_sentence
     from vinets.report import Column, Row, Table, print_table
-    from vinets.runs.low_accuracy import AccuracyWarning, low_accuracy_sentence
     from vinets.runs.scratch import expectation, recipe_called, recipe_for, train_into
 
     if recipe is None and (model is None or not reading.data):

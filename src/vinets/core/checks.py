@@ -10,7 +10,11 @@ from collections.abc import Sequence
 from numbers import Integral, Real
 from typing import Any
 
-LONGEST = 300  # letters of a value in a message
+MAX_SHOWN_LETTERS = 300  # letters of a value in a message
+STOPPED_CODE = 130  # exit code of a program that Ctrl-C ends
+STOPPED_SENTENCE = (
+    "Stopped. Run the same command again: it goes on after the last step that was kept."
+)
 
 
 class DoubtWarning(UserWarning):
@@ -27,8 +31,8 @@ def parameter_error(owner: str, name: str, accepted: str, got: Any, remedy: str 
     """
     tail = f" {remedy}" if remedy else ""
     shown = repr(got)
-    if len(shown) > LONGEST:  # it may be a whole file
-        shown = f"{shown[:LONGEST]}..."
+    if len(shown) > MAX_SHOWN_LETTERS:  # it may be a whole file
+        shown = f"{shown[:MAX_SHOWN_LETTERS]}..."
     return ValueError(
         f"The '{name}' parameter of {owner} must be {accepted}. Got {shown} instead.{tail}"
     )

@@ -1,4 +1,4 @@
-"""Files: read only if they can be meant, written whole or not at all, and names for them.
+"""Read files safely, write them whole or not at all, lock folders, and name files.
 
 Whatever is read may come from anybody. Only regular files are opened, so that no pipe and no device
 holds a program up or fills its memory, and what they may hold has bounds.
@@ -6,6 +6,7 @@ holds a program up or fills its memory, and what they may hold has bounds.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -17,18 +18,18 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, BinaryIO
 
 from safetensors import SafetensorError
 
-MOST_JSON = 16 << 20  # bytes of a JSON file
-DEEPEST = 64  # lists and objects inside each other
-LARGEST = 2**63  # whole numbers stay below it, in both directions: what tensors can hold
+MAX_JSON_BYTES = 16 << 20
+MAX_JSON_DEPTH = 64  # lists and objects inside each other
+MAX_INTEGER = 2**63  # whole numbers stay below it, in both directions: what tensors can hold
+LOCK = ".lock"  # file in a folder whose lock is that of the folder
+LOCK_SECONDS = 0.2  # between two looks at a lock
 
 _HERE = hashlib.sha256(platform.node().encode()).hexdigest()[:8]  # this machine, in names
-_asides: set[Path] = set()  # that this process is writing
-_following = False  # whether another process writes what this one would
+_unfinished: set[Path] = set()  # files that this process is writing
 
 
 # --- reading ----------------------------------------------------------------------------------
@@ -37,10 +38,17 @@ _following = False  # whether another process writes what this one would
 def open_regular(path: str | Path, *, inside: str | Path | None = None) -> BinaryIO:
     """Open a regular file to be read; pipes, devices and folders are refused.
 
-    Where a file has to lie ``inside`` a folder, a link that leads out of it is refused, too.
+    If a file has to lie ``inside`` a folder, a link that leads out of it is refused, too.
     """
-    check_inside(path, inside)
-    # without O_NONBLOCK, opening a pipe would wait for somebody to write into it
+    if inside is not None:
+        # Path.resolve() raises RuntimeError for links in a circle; here, opening names them.
+        target, top = (Path(os.path.realpath(one)) for one in (path, inside))
+        if not target.is_relative_to(top):
+            raise ValueError(
+                f"{path} is a link out of {inside}, which is not followed. Put the file itself "
+                "there."
+            )
+    # Without O_NONBLOCK, opening a pipe would wait for somebody to write into it.
     opened = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     if not stat.S_ISREG(os.fstat(opened).st_mode):
         os.close(opened)
@@ -48,20 +56,8 @@ def open_regular(path: str | Path, *, inside: str | Path | None = None) -> Binar
     return os.fdopen(opened, "rb")
 
 
-def check_inside(path: str | Path, folder: str | Path | None) -> None:
-    """Raise for a link that leads out of the folder that a file belongs to."""
-    if folder is None:
-        return
-    # Path.resolve() raises RuntimeError for links in a circle; here, opening the file names them
-    target, top = (Path(os.path.realpath(one)) for one in (path, folder))
-    if not target.is_relative_to(top):
-        raise ValueError(
-            f"{path} is a link out of {folder}, which is not followed. Put the file itself there."
-        )
-
-
 def read_bytes(path: str | Path, most: int, *, inside: str | Path | None = None) -> bytes:
-    """The bytes of a regular file; more than ``most`` are refused before they are read."""
+    """Read a regular file; more than ``most`` bytes are refused before they are read."""
     with open_regular(path, inside=inside) as file:
         size = os.fstat(file.fileno()).st_size
         if size > most:
@@ -72,21 +68,18 @@ def read_bytes(path: str | Path, most: int, *, inside: str | Path | None = None)
 
 @contextmanager
 def named(path: str | Path) -> Iterator[None]:
-    """Around reading from an open file, whose errors do not say which one it is.
-
-    Files of the system that look like others can often not be read.
-    """
+    """Name the file in errors of reading, which do not say it for one that is open."""
     try:
         yield
-    except OSError as error:
+    except OSError as error:  # files of the system that look like others can often not be read
         if error.filename is not None:
             raise
         raise ValueError(f"{path} cannot be read: {error.strerror}.") from None
 
 
 def read_json(path: str | Path, *, inside: str | Path | None = None) -> Any:
-    """The values in a JSON file; what is none is refused in one sentence."""
-    content = read_bytes(path, MOST_JSON, inside=inside)
+    """Read the values in a JSON file; what is none is refused in one sentence."""
+    content = read_bytes(path, MAX_JSON_BYTES, inside=inside)
     try:
         return parse_json(content.decode("utf-8"))
     except ValueError as error:
@@ -94,7 +87,7 @@ def read_json(path: str | Path, *, inside: str | Path | None = None) -> Any:
 
 
 def parse_json(text: str) -> Any:
-    """The values in a JSON text that perhaps nobody vouches for; ValueError says what is wrong.
+    """Read the values in a JSON text of any origin; ValueError says what is wrong.
 
     Names stand once in an object, whole numbers have 64 bits, and the depth is bounded.
 
@@ -104,19 +97,19 @@ def parse_json(text: str) -> Any:
     Traceback (most recent call last):
     ValueError: the name 'a' stands twice in an object
     """
-    if len(text) > MOST_JSON:
-        raise ValueError(f"it has more than {MOST_JSON:,} characters")
+    if len(text) > MAX_JSON_BYTES:
+        raise ValueError(f"it has more than {MAX_JSON_BYTES:,} characters")
     try:
-        values = json.loads(text, object_pairs_hook=_object, parse_int=_whole)
+        values = json.loads(text, object_pairs_hook=_object, parse_int=_integer)
     except RecursionError:
-        raise ValueError(f"it is nested more than {DEEPEST} deep") from None
+        raise ValueError(f"it is nested more than {MAX_JSON_DEPTH} deep") from None
     level = [values]
-    for _ in range(DEEPEST):
+    for _ in range(MAX_JSON_DEPTH):
         containers = [one for one in level if isinstance(one, dict | list)]
         if not containers:
             return values
         level = [v for one in containers for v in (one.values() if isinstance(one, dict) else one)]
-    raise ValueError(f"it is nested more than {DEEPEST} deep")
+    raise ValueError(f"it is nested more than {MAX_JSON_DEPTH} deep")
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -128,8 +121,8 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _whole(digits: str) -> int:
-    if len(digits) > 20 or not -LARGEST <= int(digits) < LARGEST:
+def _integer(digits: str) -> int:
+    if len(digits) > 20 or not -MAX_INTEGER <= int(digits) < MAX_INTEGER:
         raise ValueError(f"the whole number {digits[:20]}... has more than 64 bits")
     return int(digits)
 
@@ -137,45 +130,30 @@ def _whole(digits: str) -> int:
 # --- writing ----------------------------------------------------------------------------------
 
 
-def following() -> bool:
-    """Whether this process follows another one, which writes files and locks folders for both."""
-    return _following
-
-
-@contextmanager
-def follower(follows: bool = True) -> Iterator[None]:
-    """Within, this process writes nothing, if it follows one that does."""
-    global _following
-    before, _following = _following, follows
-    try:
-        yield
-    finally:
-        _following = before
-
-
 @contextmanager
 def written_aside(path: str | Path) -> Iterator[Path]:
-    """A path to write to, which takes the place of ``path`` when all went well.
+    """Yield a path to write to, which takes the place of ``path`` when all went well.
 
-    A reader sees the old file or the new one, never a part, even if the power fails. Where it
-    cannot be written, the old one is left as it was and the error is one sentence. A process that
-    follows another one leaves writing to that.
+    A reader sees the old file or the new one, never a part, even if the power fails. If it cannot
+    be written, the old one is left as it was and the error is one sentence.
     """
     target = Path(path)
     check_name(target)
-    if following():
-        with TemporaryDirectory() as nowhere:
-            yield Path(nowhere) / target.name
-        return
-    # beside it, for only there a rename is atomic; no other writer has the same
+    # In the same folder, because only there a rename is atomic; no other writer has the same name.
     aside = target.with_name(f".{_HERE}-{os.getpid()}-{secrets.token_hex(4)}.{target.name}")
-    _asides.add(aside)
+    _unfinished.add(aside)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         if target.is_dir():
             raise OSError("a folder of that name is in the way")
-        _clean(target)
-        aside.unlink(missing_ok=True)  # a link to elsewhere, of somebody who guessed it
+        # Remove what writers of the same file left behind that were killed.
+        left = re.compile(rf"\.{_HERE}-(\d+)-\w+\.{re.escape(target.name)}")
+        for name in os.listdir(target.parent):
+            found, other = left.fullmatch(name), target.with_name(name)
+            if found and other not in _unfinished and not _is_running(int(found[1])):
+                with suppress(OSError):
+                    other.unlink()
+        aside.unlink(missing_ok=True)  # a link to another place, made by somebody who guessed it
         yield aside
         _to_disk(aside, os.O_RDWR)
         os.replace(aside, target)
@@ -190,32 +168,22 @@ def written_aside(path: str | Path) -> Iterator[Path]:
     finally:
         with suppress(OSError):
             aside.unlink(missing_ok=True)
-        _asides.discard(aside)
-    with suppress(OSError):  # not every system can do that; the file itself is there
+        _unfinished.discard(aside)
+    with suppress(OSError):  # not every system can do that, and the file itself is there
         _to_disk(target.parent, os.O_RDONLY)
 
 
-def _clean(target: Path) -> None:
-    """Remove what writers of the same file left behind that were killed."""
-    left = re.compile(rf"\.{_HERE}-(\d+)-\w+\.{re.escape(target.name)}")
-    for name in os.listdir(target.parent):
-        found = left.fullmatch(name)
-        if found and target.with_name(name) not in _asides and not _at_work(int(found[1])):
-            with suppress(OSError):
-                target.with_name(name).unlink()
-
-
-def _at_work(process: int) -> bool:
+def _is_running(process: int) -> bool:
     """Whether another process of that number is there."""
     if process == os.getpid():
-        return False  # the number was another's before
+        return False  # the number was that of another process before
     if os.name == "nt":
-        return True  # where the question would be a signal
+        return True  # because there, the question would be a signal
     try:
         os.kill(process, 0)
     except (ProcessLookupError, OverflowError):
         return False
-    except OSError:  # it is somebody else's
+    except OSError:  # it belongs to somebody else
         return True
     return True
 
@@ -262,22 +230,63 @@ def append_line(path: str | Path, line: str) -> Path:
     """
     check_name(path)
     Path(path).parent.mkdir(parents=True, exist_ok=True)
-    with open(path, "ab+") as file:
+    with open(path, "ab+", buffering=0) as file:
         end = file.seek(0, os.SEEK_END)
         if end:
             file.seek(end - 1)
             line = line if file.read(1) == b"\n" else f"\n{line}"
-        file.write(f"{line}\n".encode())
-        file.flush()
-        os.fsync(file.fileno())
+        text = f"{line}\n".encode()
+        try:
+            if file.write(text) != len(text):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            os.fsync(file.fileno())
+        except OSError as error:
+            file.truncate(end)
+            raise OSError(
+                f"{path} could not be written, and is as it was: {error.strerror}. Make room, "
+                "check the permissions, or choose another place."
+            ) from None
     return Path(path)
+
+
+# --- folders ----------------------------------------------------------------------------------
+
+
+@contextmanager
+def locked(folder: str | Path, *, wait: bool = False) -> Iterator[None]:
+    """Keep other writers out of ``folder``, which is made if it is not there.
+
+    If another process or thread holds it, this is an error, or, with ``wait``, a pause. The system
+    ends the lock with the process, however that ends; the empty file ``.lock`` stays. Within a
+    lock, the same thread may ask again.
+    """
+    from filelock import FileLock, Timeout  # here, because most commands lock nothing
+
+    path = Path(folder)
+    check_name(path)  # now, and not when the first file is written
+    path.mkdir(parents=True, exist_ok=True)
+    # One lock a file in this process, which counts how often each thread holds it.
+    lock = FileLock(path.resolve() / LOCK, is_singleton=True)
+    try:
+        lock.acquire(timeout=-1 if wait else 0, poll_interval=LOCK_SECONDS)
+    except Timeout:
+        raise ValueError(
+            f"Another process is writing into {path}. Wait until it is done (--wait does that), or "
+            "choose another folder."
+        ) from None
+    except (OSError, NotImplementedError):
+        pass  # some network file systems know no locks; writers say what cannot be written
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 # --- names ------------------------------------------------------------------------------------
 
 
 def slugs(names: Iterable[str]) -> dict[str, str]:
-    """A name for the file or folder of each; no two are the same, whatever the case of letters.
+    """Return a name for the file or folder of each; no two differ in the case of letters alone.
 
     Examples
     --------
@@ -296,7 +305,7 @@ def _short(name: str) -> str:
 
 
 def slug(name: str) -> str:
-    """A name for a file or folder; see :func:`slugs` where several stand beside each other.
+    """Return a name for a file or folder; see :func:`slugs` for several in one folder.
 
     What a plain file name cannot hold is told apart by a short digest; letters are small, and
     blanks, dots and commas become hyphens.

@@ -10,9 +10,9 @@ from collections.abc import Iterable
 from typing import Any
 
 OURS = "#c1440e"  # heads of polynomials
-# What series of our networks begin with.
+# Series of our networks begin with one of these names.
 OUR_NAMES = ("VI-Net", "product head", "network behind the cut")
-# The others, in this order.
+# Other series take these colours, in this order.
 COLORS = ["#1f6f9f", "#4d7a1e", "#7b4fb0", "#8a6500", "#0e7c7c", "#b03a83", "#6f5546", "#4a5568"]
 GREY = "#566375"  # the uncut network, levels
 INK = "#1b2a41"  # text and points
@@ -33,7 +33,7 @@ STYLE: dict[Any, Any] = {
 
 
 def looks(names: Iterable[str]) -> list[int]:
-    """A number for the look of every series: 0 for our network, 1, 2, ... for the others.
+    """Number the looks of series: 0 for our network, 1, 2, ... for the others.
 
     Only the first of :data:`OUR_NAMES` stands out. Where a figure compares several, the
     others need colours of their own.
@@ -51,10 +51,10 @@ def looks(names: Iterable[str]) -> list[int]:
 
 
 def color_of(look: int) -> str:
-    """Colour of a look; beyond the last, they take turns."""
+    """Return the colour of a look; beyond the last, they take turns."""
     return OURS if look == 0 else COLORS[(look - 1) % len(COLORS)]
 
 
 def marker_of(look: int) -> str:
-    """Marker of a look, as matplotlib names it."""
+    """Return the marker of a look, as matplotlib names it."""
     return "o" if look == 0 else MARKERS[(look - 1) % len(MARKERS)]

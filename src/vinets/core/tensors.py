@@ -1,11 +1,12 @@
-"""Tensors in safetensors files: read by their header first, written whole or not at all."""
+"""Read and write tensors in safetensors files, and tell contents apart by short digests."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
-import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,8 +18,8 @@ from torch import Tensor
 from vinets.core.checks import reason_of
 from vinets.core.files import open_regular, parse_json, written_aside
 
-MOST_HEADER = 8 << 20  # bytes; a tensor takes about a hundred
-MOST_AXES = 8
+MAX_HEADER_BYTES = 8 << 20  # a tensor takes about a hundred
+MAX_AXES = 8
 # The dtypes that are written. Others, such as unsigned and eighths of a float, lack operations.
 DTYPES = {
     "BOOL": torch.bool,
@@ -32,10 +33,12 @@ DTYPES = {
     "F32": torch.float32,
     "F64": torch.float64,
 }
+FORMAT = 2  # number of the rules of digest; other rules give other digests
+COPY_BYTES = 64 << 20  # bytes that are copied at once, from a device or out of a view
 
 
 class Form(NamedTuple):
-    """What a header tells of a tensor."""
+    """Dtype and shape of a tensor, from the header of its file."""
 
     dtype: torch.dtype
     shape: tuple[int, ...]
@@ -47,72 +50,49 @@ class Form(NamedTuple):
 
 
 class Header(NamedTuple):
-    """What a file holds, known before any of it takes memory."""
+    """Contents of a file, known before any of them takes memory."""
 
     forms: dict[str, Form]
     notes: dict[str, str]
 
 
-def read_header(path: str | Path, *, inside: str | Path | None = None) -> Header:
-    """Names, dtypes and shapes of the tensors in a file, if it has room for them.
-
-    Files that are none are refused in one sentence.
-    """
+@contextmanager
+def _opened(path: str | Path, inside: str | Path | None) -> Iterator[tuple[Any, Header]]:
+    """Open a file whose header is sound; what is none is refused in one sentence."""
     if not Path(path).is_file():
         raise FileNotFoundError(f"{path} does not exist or is not a file.")
     try:
         with open_regular(path, inside=inside) as file:
-            size = file.seek(0, 2)
-            file.seek(0)
-            begin = file.read(8)
-            length = struct.unpack("<Q", begin)[0] if len(begin) == 8 else size
-            if length > min(size - 8, MOST_HEADER):
-                raise ValueError("its header is longer than the file, or than headers are")
-            values = parse_json(file.read(length).decode("utf-8"))
-        return _checked(values, size - 8 - length)
-    except (ValueError, OSError) as error:
-        raise _unreadable(path, error) from None
+            length = int.from_bytes(file.read(8), "little")
+            if length > MAX_HEADER_BYTES:
+                raise ValueError(f"its header has {length:,} bytes, more than {MAX_HEADER_BYTES:,}")
+            # The library lets the last of two tensors of one name win, which is refused here.
+            parse_json(file.read(length).decode("utf-8"))
+        # The library refuses what has gaps, overlaps, or another length than its shapes.
+        with safe_open(str(path), framework="pt") as opened:
+            forms = {}
+            for name in opened.keys():  # noqa: SIM118 - it is no dict
+                told = opened.get_slice(name)
+                dtype, shape = told.get_dtype(), tuple(told.get_shape())
+                if dtype not in DTYPES:
+                    known = ", ".join(DTYPES)
+                    raise ValueError(
+                        f"the tensor {name!r} has the dtype {dtype!r}, none of {known}"
+                    )
+                if len(shape) > MAX_AXES:
+                    raise ValueError(f"the tensor {name!r} has more than {MAX_AXES} axes")
+                forms[name] = Form(DTYPES[dtype], shape)
+            yield opened, Header(forms, opened.metadata() or {})
+    except (SafetensorError, ValueError, OSError) as error:
+        raise ValueError(
+            f"{path} is not a readable safetensors file: {reason_of(error)}."
+        ) from None
 
 
-def _unreadable(path: str | Path, error: Exception) -> ValueError:
-    return ValueError(f"{path} is not a readable safetensors file: {reason_of(error)}.")
-
-
-def _checked(values: Any, room: int) -> Header:
-    if not isinstance(values, dict):
-        raise ValueError("its header is no object")
-    notes = values.pop("__metadata__", {})
-    if not isinstance(notes, dict) or not all(isinstance(v, str) for v in notes.values()):
-        raise ValueError("its notes are no texts")
-    forms: dict[str, Form] = {}
-    places = []
-    for name, told in values.items():
-        if not isinstance(told, dict) or set(told) != {"dtype", "shape", "data_offsets"}:
-            raise ValueError(f"the tensor {name!r} has no dtype, shape and place")
-        dtype, shape, place = told["dtype"], told["shape"], told["data_offsets"]
-        if not isinstance(dtype, str) or dtype not in DTYPES:
-            raise ValueError(f"the tensor {name!r} has the dtype {dtype!r}, none of {_KNOWN}")
-        if not _whole(shape) or len(shape) > MOST_AXES or not _whole(place) or len(place) != 2:
-            raise ValueError(f"the tensor {name!r} has no shape, or no place in the file")
-        forms[name] = Form(DTYPES[dtype], tuple(shape))
-        if place[1] - place[0] != forms[name].nbytes:
-            raise ValueError(f"the tensor {name!r} has another length than its shape")
-        places.append(tuple(place))
-    end = 0
-    for begin, behind in sorted(places):  # without gaps and overlaps, up to the end of the file
-        if begin != end:
-            raise ValueError("its tensors overlap, or have gaps between them")
-        end = behind
-    if end != room:
-        raise ValueError(f"its tensors take {end:,} bytes, and it has {room:,}")
-    return Header(forms, notes)
-
-
-_KNOWN = ", ".join(DTYPES)
-
-
-def _whole(values: Any) -> bool:
-    return isinstance(values, list) and all(type(v) is int and v >= 0 for v in values)
+def read_header(path: str | Path, *, inside: str | Path | None = None) -> Header:
+    """Read names, dtypes and shapes of the tensors in a file, and its notes."""
+    with _opened(path, inside) as (_, header):
+        return header
 
 
 def read_file(
@@ -121,27 +101,22 @@ def read_file(
     wanted: Callable[[str, Form], bool] = lambda name, form: True,
     inside: str | Path | None = None,
 ) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """The tensors that are wanted, mapped from the file, and its notes."""
-    forms, notes = read_header(path, inside=inside)
-    try:
-        with safe_open(str(path), framework="pt") as file:
-            found = {n: file.get_tensor(n) for n, form in forms.items() if wanted(n, form)}
-    except (SafetensorError, OSError) as error:
-        raise _unreadable(path, error) from None
-    return found, notes
+    """Read the tensors that are wanted, mapped from the file, and its notes."""
+    with _opened(path, inside) as (file, (forms, notes)):
+        return {n: file.get_tensor(n) for n, form in forms.items() if wanted(n, form)}, notes
 
 
 def write_file(path: str | Path, tensors: Mapping[str, Tensor], notes: Mapping[str, str]) -> None:
     """Write tensors and notes about them, whole or not at all."""
-    # safetensors refuses tensors that are not contiguous
+    # safetensors refuses tensors that are not contiguous.
     kept = {name: t.detach().cpu().contiguous() for name, t in tensors.items()}
     with written_aside(path) as aside:
-        # its own writer may leave a file of another name behind when it is killed
+        # The writer of the library may leave a file of another name behind when it is killed.
         aside.write_bytes(save(kept, dict(notes)))
 
 
 def facts_of(notes: Mapping[str, str], name: str) -> dict[str, Any] | None:
-    """The JSON object in a note; None where there is none."""
+    """Return the JSON object in a note, or None if there is none."""
     try:
         facts = parse_json(notes.get(name, ""))
     except ValueError:
@@ -150,5 +125,52 @@ def facts_of(notes: Mapping[str, str], name: str) -> dict[str, Any] | None:
 
 
 def as_note(facts: Mapping[str, Any]) -> str:
-    """Facts as a note that :func:`facts_of` reads."""
+    """Return facts as a note that :func:`facts_of` reads."""
     return json.dumps(facts)
+
+
+# --- digests ----------------------------------------------------------------------------------
+
+
+def fingerprint(tensors: Iterable[Tensor]) -> str:
+    """Return sixteen hexadecimal digits of the bytes of ``tensors``, in their order.
+
+    Names, shapes and dtypes do not count; stores of results hold such fingerprints.
+
+    Examples
+    --------
+    >>> fingerprint([torch.tensor([1, 2])]) == fingerprint(torch.tensor([[1], [2]]))
+    True
+    >>> fingerprint([torch.tensor([1, 2])]) == fingerprint([torch.tensor([2, 1])])
+    False
+    """
+    found = hashlib.sha256()
+    for tensor in tensors:
+        _feed(found, tensor)
+    return found.hexdigest()[:16]
+
+
+def digest(named: Iterable[tuple[str, Tensor]], facts: Any = None) -> str:
+    """Return thirty-two hexadecimal digits of tensors with names, dtypes and shapes, and of facts.
+
+    The facts are plain values; the order of keys in them does not matter.
+
+    Examples
+    --------
+    >>> flat = torch.arange(6)
+    >>> digest([("x", flat)]) == digest([("x", flat.view(2, 3))])
+    False
+    """
+    # sha256 is the fastest, because current processors have instructions of its own.
+    found = hashlib.sha256(json.dumps([FORMAT, facts], sort_keys=True).encode())
+    for name, tensor in named:
+        found.update(json.dumps([name, str(tensor.dtype), list(tensor.shape)]).encode())
+        _feed(found, tensor)
+    return found.hexdigest()[:32]
+
+
+def _feed(found: Any, tensor: Tensor) -> None:
+    """Add the bytes of a tensor, block by block where they have to be copied."""
+    flat = tensor.detach().reshape(-1)  # a view of what is contiguous
+    for part in flat.split(max(1, COPY_BYTES // flat.element_size())):
+        found.update(part.contiguous().cpu().view(torch.uint8).numpy().data)

@@ -7,9 +7,8 @@ from vinets.data.folders import image_folder
 from vinets.data.formats import DATA_FORMATS, DataFormat, load_data
 from vinets.data.idx import idx_folder
 from vinets.data.images import Augmentation, ImageSource, Preprocessing
-from vinets.data.interface import DataSplit, Source
-from vinets.data.labels import choose_per_class
 from vinets.data.npy import npy_pair
+from vinets.data.source import DataSplit, Source, choose_per_class
 from vinets.data.sources import LoaderSource, TensorSource, as_source, split_source
 from vinets.data.texts import text_folder
 

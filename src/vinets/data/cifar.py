@@ -8,24 +8,26 @@ rows.
 
 from __future__ import annotations
 
+import pickle
+from collections.abc import Callable
+from io import BytesIO
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from joblib import Parallel, delayed
+from numpy.typing import NDArray
 from torch import Tensor
 
-from vinets.core.checks import one_of
+from vinets.core.checks import one_of, reason_of
 from vinets.core.files import read_bytes
 from vinets.data.formats import DataFormat, Size, folder_of
 from vinets.data.images import Augmentation, Preprocessing, image_split, read_image
-from vinets.data.interface import DataSplit
-from vinets.data.labels import Pair, as_labels
 from vinets.data.npy import read_array
-from vinets.data.pickles import read_pickle
+from vinets.data.source import DataSplit, Pair, as_labels
 
-COLUMNS, ROWS, SIDE = 25, 40, 32
+COLUMNS, MAX_ROWS, SIDE = 25, 40, 32
 PIXELS = 3 * SIDE * SIDE
 # Mean and deviation of the training pixels of CIFAR-10, which is used for both.
 PREPROCESSING = Preprocessing(3, (SIDE, SIDE), (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616))
@@ -35,12 +37,19 @@ CIFAR10_NAMES = (
     *("dog", "frog", "horse", "ship", "truck"),
 )
 CLASSES = {"cifar10": 10, "cifar100": 100}
-MOST_BYTES = 1 << 30  # of a file
-MOST_NAMES = 1 << 20  # bytes of a file with names of classes
+MAX_BINARY_BYTES = 1 << 30
+MAX_PICKLE_BYTES = 1 << 28  # the largest file of the archives has 155 million
+MAX_NAMES_BYTES = 1 << 20
 # CIFAR-100 has coarse and fine labels: in binary files they stand in front of an image in this
 # order, in pickles they have names of their own.
 LABEL_BYTES = {"cifar10": 1, "cifar100": 2}
 LABEL_KEYS = {"cifar10": "label", "cifar100": "fine_label"}
+# Names that the pickles mention, and how they write the type of bytes.
+NAMES = (
+    *(("numpy", "ndarray"), ("numpy", "dtype"), ("_codecs", "encode")),
+    *((f"numpy.{core}.multiarray", "_reconstruct") for core in ("core", "_core")),
+)
+UINT8 = ("u1", "|u1", b"u1", b"|u1")
 
 
 class Layout(NamedTuple):
@@ -50,7 +59,7 @@ class Layout(NamedTuple):
     folder: str
     train: tuple[str, ...]
     test: tuple[str, ...]
-    names: str  # a file with the names of the classes: text, or a pickle beside pickles
+    names: str  # a file with the names of the classes: text, or a pickle next to pickles
 
 
 _BATCHES = tuple(f"data_batch_{i}" for i in range(1, 6))
@@ -67,7 +76,7 @@ LAYOUTS = (
 
 
 class Cifar(DataFormat):
-    """By name with the folder behind a colon, or the folder alone."""
+    """CIFAR by name with the folder behind a colon, or by the folder alone."""
 
     name = "cifar"
     written = "'cifar10:DIR', 'cifar100:DIR', a folder with CIFAR or WebP sheets"
@@ -77,13 +86,13 @@ class Cifar(DataFormat):
         return _located(spec) is not None
 
     def load(self, spec: str, *, seed: int, size: Size) -> DataSplit:
-        found = _located(spec)
-        assert found is not None  # it matches
-        return cifar(*found)
+        located = _located(spec)
+        assert located is not None  # it matches
+        return cifar(*located)
 
 
 def _located(spec: str) -> tuple[Path, str] | None:
-    """The folder and the name of the data set that ``spec`` means."""
+    """Return the folder and the name of the data set that ``spec`` means."""
     name, colon, behind = spec.partition(":")
     if colon and name in CLASSES:
         return Path(behind).expanduser(), name
@@ -93,27 +102,27 @@ def _located(spec: str) -> tuple[Path, str] | None:
     if _has_sheets(folder):  # the two look alike but for the labels
         labels = _sheet_labels(folder, "train")
         return folder, "cifar100" if len(labels) and int(labels.max()) >= 10 else "cifar10"
-    return next(((folder, name) for name in CLASSES if _found(folder, name)), None)
+    return next(((folder, name) for name in CLASSES if _layout_of(folder, name)), None)
 
 
 def cifar(directory: str | Path, name: str = "cifar10") -> DataSplit:
-    """CIFAR-10, or CIFAR-100 with its fine labels, from a folder on disk; nothing is downloaded.
+    """Read CIFAR-10, or CIFAR-100 with its fine labels, from a folder; nothing is downloaded.
 
     The folder is the unpacked archive or the one above it: the official binary or Python version,
     or lossless WebP sheets (:mod:`vinets.data.cifar`).
     """
     one_of("cifar", "name", name, tuple(CLASSES))
-    found = _found(Path(directory), name)
-    if found is None:
+    located = _layout_of(Path(directory), name)
+    if located is None:
         folders = [layout.folder for layout in LAYOUTS if layout.data == name and layout.train]
         raise FileNotFoundError(
             f"{directory} must hold {name}: {' or '.join(folders)}, or WebP sheets. "
             "Download and unpack one of the archives from "
             "https://www.cs.toronto.edu/~kriz/cifar.html."
         )
-    folder, layout = found
+    folder, layout = located
     if layout.train:
-        train, test = (_joined(folder, files, layout) for files in (layout.train, layout.test))
+        train, test = (_read_files(folder, files, layout) for files in (layout.train, layout.test))
     else:
         train, test = (_read_sheets(folder, part, name) for part in ("train", "test"))
     names = _class_names(folder / layout.names, name)
@@ -122,26 +131,25 @@ def cifar(directory: str | Path, name: str = "cifar10") -> DataSplit:
     )
 
 
-def _found(top: Path, name: str) -> tuple[Path, Layout] | None:
-    """Where the data set lies and in which layout."""
+def _layout_of(top: Path, name: str) -> tuple[Path, Layout] | None:
+    """Return the folder of a data set and its layout."""
     for layout in (one for one in LAYOUTS if one.data == name):
         for folder in (top, top / layout.folder):
             # One file is enough: what else is missing is named when it is read.
             files = [folder / file for file in layout.train + layout.test]
-            there = any(map(Path.is_file, files)) if files else _has_sheets(folder)
-            if there:
+            if any(map(Path.is_file, files)) if files else _has_sheets(folder):
                 return folder, layout
     return None
 
 
 def _class_names(path: Path, name: str) -> tuple[str, ...]:
-    """Names from the meta file; without one, the known names or numbers."""
+    """Return the names in the meta file; without one, the known names or numbers."""
     count = CLASSES[name]
     if not path.is_file():
         return CIFAR10_NAMES if count == 10 else tuple(map(str, range(count)))
     names: Any
     if path.suffix == ".txt":
-        names = read_bytes(path, MOST_NAMES).decode("utf-8", errors="replace").split()
+        names = read_bytes(path, MAX_NAMES_BYTES).decode("utf-8", errors="replace").split()
     else:
         names = read_pickle(path).get(f"{LABEL_KEYS[name]}_names")
     if not isinstance(names, list) or len(names) != count:
@@ -156,7 +164,7 @@ def _class_names(path: Path, name: str) -> tuple[str, ...]:
 # --- archives ---------------------------------------------------------------------------------
 
 
-def _joined(folder: Path, files: tuple[str, ...], layout: Layout) -> Pair:
+def _read_files(folder: Path, files: tuple[str, ...], layout: Layout) -> Pair:
     pairs = []
     for path in (folder / file for file in files):
         if not path.is_file():
@@ -181,7 +189,7 @@ def _in_range(path: Path, pair: Pair, name: str) -> Pair:
 def _read_binary(path: Path, name: str) -> Pair:
     head = LABEL_BYTES[name]
     record, size = head + PIXELS, path.stat().st_size
-    if not 0 < size <= MOST_BYTES or size % record:
+    if not 0 < size <= MAX_BINARY_BYTES or size % record:
         raise ValueError(
             f"{path} must have a positive multiple of {record:,} bytes, one record for each image. "
             f"Got {size:,} bytes instead. Download the archive again."
@@ -192,20 +200,90 @@ def _read_binary(path: Path, name: str) -> Pair:
 
 def _read_pickled(path: Path, name: str) -> Pair:
     content, key = read_pickle(path), f"{LABEL_KEYS[name]}s"
-    data = content.get("data")
-    if not isinstance(data, np.ndarray) or data.ndim != 2 or data.shape[1] != PIXELS:
-        got = f"shape {data.shape}" if isinstance(data, np.ndarray) else type(data).__name__
+    array = content.get("data")
+    data = array.values if isinstance(array, _Array) else None
+    if data is None or data.ndim != 2 or data.shape[1] != PIXELS:
+        got = type(array).__name__ if data is None else f"shape {data.shape}"
         raise ValueError(
             f"{path} must hold 'data', a uint8 array (N, {PIXELS}). Got {got} instead."
         )
-    if key not in content:
-        raise ValueError(f"{path} must hold '{key}'. Got {', '.join(content)} instead.")
-    given = content[key]
-    if not isinstance(given, list) or not all(type(label) is int for label in given):
+    labels = content.get(key)
+    if not isinstance(labels, list) or not all(type(label) is int for label in labels):
         raise ValueError(f"{path} must hold '{key}', a list of integers 0..K-1.")
-    labels = as_labels(f"cifar ({path})", given, count=len(data))
-    # A copy, for the array is a read-only view of the bytes in the pickle.
-    return torch.from_numpy(data.copy()), labels
+    # A copy, because the array is a read-only view of the bytes in the pickle.
+    return torch.from_numpy(data.copy()), as_labels(f"cifar ({path})", labels, count=len(data))
+
+
+# --- pickles ----------------------------------------------------------------------------------
+
+
+def read_pickle(path: Path) -> dict[str, Any]:
+    """Read the dict in a pickle of containers, numbers, texts and arrays of bytes; run nothing."""
+    content = read_bytes(path, MAX_PICKLE_BYTES)
+    try:
+        values = _Unpickler(content).load()
+        if not isinstance(values, dict):
+            raise pickle.UnpicklingError(f"it holds {type(values).__name__} instead of a dict")
+    except Exception as error:  # a damaged pickle raises all sorts
+        raise ValueError(
+            f"{path} must be a file of the official CIFAR archive. It cannot be read: "
+            f"{reason_of(error)}. Download the archive again."
+        ) from None
+    return {key.decode("latin1") if isinstance(key, bytes) else key: values[key] for key in values}
+
+
+class _Array:
+    """An array of bytes, or the type of its items; a pickle sets the state of either."""
+
+    values: NDArray[np.uint8] | None = None
+
+    def __setstate__(self, state: Any) -> None:
+        if len(state) == 5 and isinstance(state[2], _Array) and isinstance(state[4], bytes):
+            flat = np.frombuffer(state[4], dtype=np.uint8)
+            self.values = flat.reshape(state[1], order="F" if state[3] is True else "C")
+
+
+def _push_list_of(count: int) -> Callable[[Any], None]:
+    def push(reader: Any) -> None:
+        reader.stack[-count:] = [reader.stack[-count:]]
+
+    return push
+
+
+class _Unpickler(pickle._Unpickler):
+    """Read what the official files need; what they call is recognised rather than called.
+
+    This is the reader in Python, because that in C takes memory for every position up to the
+    largest that a file mentions. Tuples become lists, which have no hash, because a few bytes make
+    a tuple that takes years to hash.
+    """
+
+    dispatch = pickle._Unpickler.dispatch | {
+        pickle.EMPTY_TUPLE[0]: pickle._Unpickler.dispatch[pickle.EMPTY_LIST[0]],
+        pickle.TUPLE[0]: pickle._Unpickler.dispatch[pickle.LIST[0]],
+        pickle.TUPLE1[0]: _push_list_of(1),
+        pickle.TUPLE2[0]: _push_list_of(2),
+        pickle.TUPLE3[0]: _push_list_of(3),
+    }
+
+    def __init__(self, content: bytes) -> None:
+        super().__init__(BytesIO(content), encoding="bytes")
+        self.room = len(content)  # bytes that texts may still become
+
+    def find_class(self, module: str, name: str) -> Callable[..., Any]:
+        if (module, name) not in NAMES:
+            raise pickle.UnpicklingError(f"it asks for {module}.{name}"[:80])
+
+        def answer(first: Any, *others: Any) -> Any:
+            if name == "_reconstruct" or (name == "dtype" and first in UINT8):
+                return _Array()
+            if name == "encode" and others in ((), ("latin1",)):
+                self.room -= len(first)  # one text, encoded again and again, would fill the memory
+                if self.room >= 0:
+                    return first.encode("latin1")
+            raise pickle.UnpicklingError(f"it calls {name} with values that no such file has")
+
+        return answer
 
 
 # --- sheets -----------------------------------------------------------------------------------
@@ -216,7 +294,7 @@ def _has_sheets(folder: Path) -> bool:
 
 
 def _read_sheets(folder: Path, part: str, name: str) -> Pair:
-    """Images (N, 3, 32, 32) and labels (N,) of ``part``, "train" or "test"."""
+    """Read images (N, 3, 32, 32) and labels (N,) of ``part``, "train" or "test"."""
     paths = sorted(folder.glob(f"{part}_*.webp"))
     if not paths:
         raise FileNotFoundError(f"{folder} must hold sheets {part}_000.webp and on. It has none.")
@@ -233,7 +311,7 @@ def _read_sheets(folder: Path, part: str, name: str) -> Pair:
 
 
 def _sheet_labels(folder: Path, part: str) -> Tensor:
-    """Labels (N,) of ``part``. Of several columns, from coarse to fine, the last one counts."""
+    """Read the labels (N,) of ``part``; of several columns, from coarse to fine, the last."""
     path = folder / f"{part}_labels.npy"
     labels = read_array(path)
     columns = labels.ndim == 2 and labels.shape[1] > 0
@@ -244,10 +322,10 @@ def _read_sheet(path: Path) -> Any:
     sheet = read_image(path, channels=3)
     _, height, width = sheet.shape
     rows = height // SIDE
-    if width != COLUMNS * SIDE or height != rows * SIDE or not 1 <= rows <= ROWS:
+    if width != COLUMNS * SIDE or height != rows * SIDE or not 1 <= rows <= MAX_ROWS:
         raise ValueError(
             f"{path} must be {COLUMNS * SIDE} pixels wide and a multiple of {SIDE} high, up to "
-            f"{ROWS * SIDE}. Got {width} x {height} instead."
+            f"{MAX_ROWS * SIDE}. Got {width} x {height} instead."
         )
     grid = sheet.reshape(3, rows, SIDE, COLUMNS, SIDE)
     # Rows and columns of the grid go in front, and count the images together.

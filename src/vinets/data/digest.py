@@ -14,20 +14,15 @@ import torch
 from torch import Tensor
 
 from vinets.core.device import Inputs, tensors_of
-from vinets.core.fingerprint import digest, fingerprint
+from vinets.core.tensors import digest, fingerprint
 from vinets.data.images import ImageSource
-from vinets.data.interface import DataSplit, Source
+from vinets.data.source import DataSplit, Source
 from vinets.data.sources import LoaderSource, TensorSource
 
-CHUNK = 2_000  # examples at once
-WIDTH = 8  # bytes of the hash of one example
+EXAMPLES_AT_ONCE = 2_000
+BYTES_PER_HASH = 8
 
 _read: WeakKeyDictionary[LoaderSource, str] = WeakKeyDictionary()
-
-
-def in_memory(source: Source) -> bool:
-    """Whether looking at every example costs little."""
-    return isinstance(source, ImageSource | TensorSource)
 
 
 def content(source: Source) -> str:
@@ -44,15 +39,21 @@ def content(source: Source) -> str:
     reading = getattr(source, "preprocessing", None)  # only sources of images have one
     facts = [list(source.classes), None if reading is None else reading.to_dict()]
     examples = (pair for inputs in _parts(source) for pair in _named(inputs))
-    found = digest(chain([("labels", source.labels)], examples), facts)
+    result = digest(chain([("labels", source.labels)], examples), facts)
     if isinstance(source, LoaderSource):
-        _read[source] = found
-    return found
+        _read[source] = result
+    return result
 
 
 def identify(data: DataSplit) -> str:
     """Digest every example and label, of both parts and in their order."""
-    return fingerprint(chain(_tensors(data.train), _tensors(data.test)))
+
+    def tensors(source: Source) -> Iterator[Tensor]:
+        for inputs in _parts(source):
+            yield from tensors_of(inputs)
+        yield source.labels
+
+    return fingerprint(chain(tensors(data.train), tensors(data.test)))
 
 
 def examples_digest(*sources: Source) -> str:
@@ -65,10 +66,10 @@ def examples_digest(*sources: Source) -> str:
     >>> examples_digest(*halves) == examples_digest(source)
     True
     """
-    if not all(map(in_memory, sources)):
+    if not all(isinstance(source, ImageSource | TensorSource) for source in sources):
         return ""
     hashes = (int.from_bytes(one) for source in sources for one in _hashes(source))
-    return f"{sum(hashes) % 256**WIDTH:0{2 * WIDTH}x}"
+    return f"{sum(hashes) % 256**BYTES_PER_HASH:0{2 * BYTES_PER_HASH}x}"
 
 
 def share_repeated(data: DataSplit) -> float:
@@ -80,7 +81,8 @@ def share_repeated(data: DataSplit) -> float:
     >>> share_repeated(DataSplit("", source, source.subset(torch.arange(2))))
     1.0
     """
-    if not all(in_memory(part) and len(part) for part in (data.train, data.test)):
+    parts = data.train, data.test
+    if not all(isinstance(part, ImageSource | TensorSource) and len(part) for part in parts):
         return 0.0
     known = set(_hashes(data.train))
     return sum(one in known for one in _hashes(data.test)) / len(data.test)
@@ -92,10 +94,10 @@ def _hashes(source: Source) -> Iterator[bytes]:
         tensors = [tensor.cpu().contiguous() for _, tensor in _named(inputs)]
         flat = [t[:, None] if t.ndim == 1 else t.flatten(1) for t in tensors]
         for rows in zip(*(t.view(torch.uint8).numpy() for t in flat), strict=True):
-            found = hashlib.blake2b(digest_size=WIDTH)
+            hashed = hashlib.blake2b(digest_size=BYTES_PER_HASH)
             for row in rows:
-                found.update(row.data)
-            yield found.digest()
+                hashed.update(row.data)
+            yield hashed.digest()
 
 
 def _parts(source: Source) -> Iterator[Inputs]:
@@ -106,15 +108,9 @@ def _parts(source: Source) -> Iterator[Inputs]:
     if isinstance(source, ImageSource):  # whatever normalises them later
         yield source.images
     else:
-        with _steady():
-            for inputs, _ in source.batches(CHUNK):
+        with _fixed_draws():
+            for inputs, _ in source.batches(EXAMPLES_AT_ONCE):
                 yield inputs
-
-
-def _tensors(source: Source) -> Iterator[Tensor]:
-    for inputs in _parts(source):
-        yield from tensors_of(inputs)
-    yield source.labels
 
 
 def _named(inputs: Inputs) -> list[tuple[str, Tensor]]:
@@ -122,7 +118,7 @@ def _named(inputs: Inputs) -> list[tuple[str, Tensor]]:
 
 
 @contextmanager
-def _steady() -> Iterator[None]:
+def _fixed_draws() -> Iterator[None]:
     """Start the global draws, which data sets may use, from a fixed state; restore them after."""
     states = random.getstate(), np.random.get_state()  # noqa: NPY002
     with torch.random.fork_rng(devices=[]):

@@ -7,16 +7,15 @@ import torch
 
 from vinets.data.formats import DataFormat, Size
 from vinets.data.images import Augmentation, image_split
-from vinets.data.interface import DataSplit
-from vinets.data.labels import as_labels, split_pair
+from vinets.data.source import DataSplit, as_labels, split_pair
 
 
 class Digits(DataFormat):
-    """The name itself."""
+    """Digits, by their name."""
 
     name = "digits"
     written = "'digits'"
-    rank = 0  # a folder of that name does not stand in its way
+    rank = 0  # asked before folders, one of which may have that name
 
     def matches(self, spec: str) -> bool:
         return spec == "digits"
@@ -26,7 +25,7 @@ class Digits(DataFormat):
 
 
 def digits(seed: int = 0, test_share: float = 0.25) -> DataSplit:
-    """1,797 digits of 1 x 8 x 8 pixels in ten classes, split by class with a seed.
+    """Return 1,797 digits of 1 x 8 x 8 pixels in ten classes, split by class with a seed.
 
     Examples
     --------

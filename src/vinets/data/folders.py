@@ -13,18 +13,17 @@ from torch import Tensor
 from vinets.core.checks import format_bytes, parameter_error
 from vinets.data.formats import DataFormat, Size, folder_of
 from vinets.data.images import Augmentation, image_size, image_split, read_image
-from vinets.data.interface import DataSplit
-from vinets.data.labels import positive_int, split_pair
+from vinets.data.source import DataSplit, positive_int, split_pair
 
 SUFFIXES = {".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif"}
 
 
 class ImageFolder(DataFormat):
-    """A folder of images by class."""
+    """Images, by their folder."""
 
     name = "images"
     written = "a folder of images by class"
-    rank = 90  # any folder that no other format knows
+    rank = 90  # takes any folder that no other format knows
     resizes = True
 
     def matches(self, spec: str) -> bool:
@@ -45,7 +44,7 @@ def image_folder(
     memory_limit: int = 8 * 2**30,
     progress: Callable[[int, int], None] | None = None,
 ) -> DataSplit:
-    """Image files, one folder for each class.
+    """Read image files, one folder for each class.
 
     The classes lie in the subfolders ``train`` and ``test`` (or ``val``), or in ``directory``
     itself; in the latter case a part is held out, stratified by class. Names of folders are names
@@ -71,9 +70,14 @@ def image_folder(
             f"{roots[0]} must hold one folder of images for each of two or more classes. "
             f"Got {len(classes)} such folders."
         )
-    listed = [_listed(root, classes) for root in roots]
-    paths = [path for some, _ in listed for path in some]
-    height, width = image_size(paths[0]) if size is None else _checked_size(size)
+    files, labels = zip(*(_list_files(root, classes) for root in roots), strict=True)
+    paths = [path for some in files for path in some]
+    sides: Any = image_size(paths[0]) if size is None else size
+    sides = tuple(sides) if isinstance(sides, tuple | list) else (sides, sides)
+    if len(sides) != 2:
+        accepted = "a pair (height, width), one integer or None"
+        raise parameter_error("image_folder", "size", accepted, size)
+    height, width = (positive_int("image_folder", "size", side) for side in sides)
     needed = len(paths) * channels * height * width
     if needed > memory_limit:
         raise ValueError(
@@ -91,9 +95,9 @@ def image_folder(
         images[i] = torch.from_numpy(pixels)
         if progress is not None:
             progress(i + 1, len(paths))
-    train = images[: len(listed[0][0])], listed[0][1]
-    if len(listed) == 2:
-        test = images[len(listed[0][0]) :], listed[1][1]
+    train = images[: len(files[0])], labels[0]
+    if len(roots) == 2:
+        test = images[len(files[0]) :], labels[1]
     else:
         train, test = split_pair("image_folder", train, test_share, seed)
     name = Path(directory).resolve().name
@@ -101,14 +105,14 @@ def image_folder(
 
 
 def _roots(directory: Path) -> tuple[Path, ...]:
-    """The folders that hold the class folders: one to train and one to test on, or one for both."""
+    """Return the folders of class folders: one to train and one to test on, or one for both."""
     if not directory.is_dir():
         raise FileNotFoundError(f"{directory} does not exist or is not a folder.")
     train = directory / "train"
     for other in ("test", "val"):
         if train.is_dir() and (directory / other).is_dir():
             return train, directory / other
-    # Beside other folders, "train" is a class, of pictures of trains perhaps.
+    # Next to other folders, "train" is a class, of pictures of trains perhaps.
     return (train,) if _folders(directory) == ["train"] else (directory,)
 
 
@@ -117,7 +121,7 @@ def _folders(root: Path) -> list[str]:
 
 
 def image_files(path: Path) -> list[Path]:
-    """The image itself, or the images in a folder and below it, sorted."""
+    """Return the image itself, or the images in a folder and below it, sorted."""
     if path.is_file():
         return [path]
     if not path.is_dir():
@@ -132,8 +136,8 @@ def _image_files(folder: Path) -> Iterator[Path]:
     return (p for p in folder.rglob("*") if p.suffix.lower() in SUFFIXES and p.is_file())
 
 
-def _listed(root: Path, classes: tuple[str, ...]) -> tuple[list[Path], Tensor]:
-    """Image files below ``root`` in a fixed order, and their labels."""
+def _list_files(root: Path, classes: tuple[str, ...]) -> tuple[list[Path], Tensor]:
+    """List image files below ``root`` in a fixed order, with their labels."""
     unknown = [n for n in _folders(root) if n not in classes and any(_image_files(root / n))]
     if unknown:
         raise ValueError(
@@ -145,12 +149,3 @@ def _listed(root: Path, classes: tuple[str, ...]) -> tuple[list[Path], Tensor]:
         raise ValueError(f"{root} must hold images in folders named after the classes.")
     labels = torch.arange(len(classes)).repeat_interleave(torch.tensor([len(f) for f in files]))
     return [path for some in files for path in some], labels
-
-
-def _checked_size(size: Any) -> tuple[int, int]:
-    sides = tuple(size) if isinstance(size, tuple | list) else (size, size)
-    if len(sides) != 2:
-        accepted = "a pair (height, width), one integer or None"
-        raise parameter_error("image_folder", "size", accepted, size)
-    height, width = (positive_int("image_folder", "size", side) for side in sides)
-    return height, width

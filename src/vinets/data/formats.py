@@ -1,4 +1,4 @@
-"""How a data set is written in one string, as on a command line: one class a format."""
+"""Data sets written in one string, as on a command line: one class a format."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from vinets.core.checks import DoubtWarning, parameter_error
 from vinets.core.registry import Registry
 from vinets.data.digest import share_repeated
 from vinets.data.images import ImageSource
-from vinets.data.interface import DataSplit
+from vinets.data.source import DataSplit
 
 Size: TypeAlias = tuple[int, int] | int | None
 """Height and width of images, one number for both, or None to leave them as they are."""
 
-SOME_REPEATED, MOST_REPEATED = 0.05, 0.5  # shares of a test part
+# Shares of a test part that may be in the training part: more is warned of, or refused.
+MAX_UNNOTICED_REPEATS, MAX_REPEATS = 0.05, 0.5
 
 DATA_FORMATS: Registry[type[DataFormat]] = Registry("data format", "vinets.data")
 
@@ -25,7 +26,7 @@ class DataFormat(ABC):
     """One way to write a data set; a subclass with a ``name`` is known to ``load_data``."""
 
     name: ClassVar[str]
-    written: ClassVar[str]  # how a data set is written, for the help and for complaints
+    written: ClassVar[str]  # what users write, shown in help and complaints
     rank: ClassVar[int] = 50  # lower is asked first: names and prefixes, then any folder or file
     resizes: ClassVar[bool] = False  # whether it takes a size
 
@@ -36,11 +37,11 @@ class DataFormat(ABC):
 
     @abstractmethod
     def matches(self, spec: str) -> bool:
-        """Whether ``spec`` is written in this format; the data itself may be missing or bad."""
+        """Say whether ``spec`` is written in this format; the data may be missing or bad."""
 
     @abstractmethod
     def load(self, spec: str, *, seed: int, size: Size) -> DataSplit:
-        """The data set; ``seed`` is that of the split, where it has none of its own."""
+        """Load the data set; ``seed`` is that of the split, where it has none of its own."""
 
 
 def load_data(spec: str | Path, *, seed: int = 0, size: Size = None) -> DataSplit:
@@ -69,35 +70,28 @@ def load_data(spec: str | Path, *, seed: int = 0, size: Size = None) -> DataSpli
             remedy = f"Only this is resized: {resized}."
             raise parameter_error("load_data", "size", f"None for {text}", size, remedy)
         split = format.load(text, seed=seed, size=size)
-        _tell_of_repeats(split)
+        share = share_repeated(split)
+        said = f"{share:.0%} of the test examples of {split.name} are among its training examples"
+        # Other examples than images may well be the same: a few numbers, or few words.
+        if share > MAX_REPEATS and isinstance(split.test, ImageSource):
+            raise ValueError(f"{said}. Pass data whose test part is its own.")
+        if share > MAX_UNNOTICED_REPEATS:
+            warnings.warn(f"{said}: accuracy on them says little.", RepeatedWarning, stacklevel=2)
         return split
     remedy = "" if Path(text).expanduser().exists() else "There is no such file or folder."
     raise UnknownData(str(parameter_error("load_data", "spec", written_formats(), text, remedy)))
 
 
 class UnknownData(ValueError):
-    """What was written is no data set that any format knows."""
+    """No format knows the data set that was written."""
 
 
 class RepeatedWarning(DoubtWarning):
     """Some examples of a test part are in the training part, too."""
 
 
-def _tell_of_repeats(data: DataSplit) -> None:
-    """Warn of test examples that are in the training part; images that mostly are, are refused.
-
-    Few numbers or words may well be the same in other examples.
-    """
-    share = share_repeated(data)
-    said = f"{share:.0%} of the test examples of {data.name} are among its training examples"
-    if share > MOST_REPEATED and isinstance(data.test, ImageSource):
-        raise ValueError(f"{said}. Pass data whose test part is its own.")
-    if share > SOME_REPEATED:
-        warnings.warn(f"{said}: accuracy on them says little.", RepeatedWarning, stacklevel=3)
-
-
 def takes_size(spec: str | Path) -> bool:
-    """Whether :func:`load_data` takes a size with this data set.
+    """Say whether :func:`load_data` takes a size with this data set.
 
     Examples
     --------
@@ -108,16 +102,16 @@ def takes_size(spec: str | Path) -> bool:
 
 
 def _by_rank() -> list[type[DataFormat]]:
-    """All formats in the order in which they are asked."""
+    """Return all formats in the order in which they are asked."""
     return sorted(DATA_FORMATS.values(), key=lambda kind: kind.rank)
 
 
 def written_formats() -> str:
-    """How data sets may be written, in one line."""
+    """Return all ways to write a data set, in one line."""
     return ", ".join(kind.written for kind in _by_rank())
 
 
 def folder_of(spec: str) -> Path | None:
-    """The folder that ``spec`` names, if there is one."""
+    """Return the folder that ``spec`` names, if there is one."""
     folder = Path(spec).expanduser()
     return folder if spec and folder.is_dir() else None

@@ -11,7 +11,7 @@ import math
 import struct
 import zlib
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, cast
+from typing import BinaryIO, cast
 
 import numpy as np
 import torch
@@ -20,13 +20,12 @@ from torch import Tensor
 from vinets.core.checks import format_bytes, reason_of
 from vinets.data.formats import DataFormat, Size, folder_of
 from vinets.data.images import Augmentation, image_split
-from vinets.data.interface import DataSplit
-from vinets.data.labels import Pair, as_labels
+from vinets.data.source import DataSplit, Pair, as_labels
 
-BYTES = 8  # the type code of unsigned bytes
-MOST_BYTES = 1 << 32  # a small archive may unpack to any size
-MOST_PACKED = 1_032  # deflate makes nothing smaller than by this factor
-CHUNK = 1 << 20
+UNSIGNED_BYTE = 8  # a type of numbers, as headers write it
+MAX_UNPACKED_BYTES = 1 << 32  # a small archive may unpack to any size
+MAX_PACKING_FACTOR = 1_032  # deflate packs no better
+READ_BYTES = 1 << 20  # at once
 PARTS = ("train", "t10k")
 FASHION = (
     *("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat"),
@@ -36,7 +35,7 @@ FASHION_PREFIX = "fashion-mnist"
 
 
 class Idx(DataFormat):
-    """A prefix with the folder behind it, or the folder alone.
+    """IDX files, by a prefix with the folder behind it, or by the folder alone.
 
     The files of MNIST and of Fashion-MNIST have the same names, so the prefix decides: only
     ``fashion-mnist`` mirrors training images.
@@ -50,14 +49,14 @@ class Idx(DataFormat):
         return _located(spec) is not None
 
     def load(self, spec: str, *, seed: int, size: Size) -> DataSplit:
-        found = _located(spec)
-        assert found is not None  # it matches
-        folder, fashion = found
+        located = _located(spec)
+        assert located is not None  # it matches
+        folder, fashion = located
         return idx_folder(folder, flip=fashion, classes=FASHION if fashion else None)
 
 
 def _located(spec: str) -> tuple[Path, bool] | None:
-    """The folder that ``spec`` means, and whether it is said to hold Fashion-MNIST."""
+    """Return the folder that ``spec`` means, and whether it is said to hold Fashion-MNIST."""
     name, colon, behind = spec.partition(":")
     if colon and name in ("idx", FASHION_PREFIX):
         return Path(behind).expanduser(), name == FASHION_PREFIX
@@ -70,7 +69,7 @@ def _located(spec: str) -> tuple[Path, bool] | None:
 def idx_folder(
     directory: str | Path, *, flip: bool = False, classes: tuple[str, ...] | None = None
 ) -> DataSplit:
-    """Grey images in IDX files, as MNIST and Fashion-MNIST come; nothing is downloaded.
+    """Read grey images in IDX files, as MNIST and Fashion-MNIST come; nothing is downloaded.
 
     The folder holds ``train-images-idx3-ubyte``, ``train-labels-idx1-ubyte`` and the same for
     ``t10k``, each perhaps with ``.gz`` behind it. Training images are shifted by up to an eighth
@@ -80,21 +79,15 @@ def idx_folder(
     folder = Path(directory)
     train, test = (_read_part(folder, part) for part in PARTS)
     if train[0].shape[1:] != test[0].shape[1:]:
-        raise ValueError(
-            f"{folder} must hold images of one size. Got {_sides(train[0])} to train on and "
-            f"{_sides(test[0])} to test on."
-        )
-    sides = train[0].shape[2:]
-    shifts = Augmentation(padding=min(sides) // 8, flip=flip, mode="zero")
+        sides = (" x ".join(map(str, images.shape[2:])) for images, _ in (train, test))
+        said = "{} to train on and {} to test on".format(*sides)
+        raise ValueError(f"{folder} must hold images of one size. Got {said}.")
+    shifts = Augmentation(padding=min(train[0].shape[2:]) // 8, flip=flip, mode="zero")
     return image_split(folder.resolve().name, train, test, classes=classes, augmentation=shifts)
 
 
-def _sides(images: Tensor) -> str:
-    return " x ".join(map(str, images.shape[2:]))
-
-
 def _candidates(folder: Path, part: str, what: str, axes: int) -> list[Path]:
-    """The files that are there for a part; a dot instead of the second dash is common, too."""
+    """List the files of a part that exist; a dot instead of the second dash is common, too."""
     stems = (f"{part}-{what}{mark}idx{axes}-ubyte" for mark in "-.")
     paths = (folder / f"{stem}{suffix}" for stem in stems for suffix in ("", ".gz"))
     return [path for path in paths if path.is_file()]
@@ -103,83 +96,75 @@ def _candidates(folder: Path, part: str, what: str, axes: int) -> list[Path]:
 def _read_part(folder: Path, part: str) -> Pair:
     paths = []
     for what, axes in (("images", 3), ("labels", 1)):
-        found = _candidates(folder, part, what, axes)
-        if not found:
+        candidates = _candidates(folder, part, what, axes)
+        if not candidates:
             raise FileNotFoundError(
                 f"{folder / f'{part}-{what}-idx{axes}-ubyte'} is missing, with and without .gz. "
                 "The folder must hold images and labels of 'train' and 't10k'."
             )
-        paths.append(found[0])
-    # both headers are read before any pixel is
-    images, labels = (_header(path, axes) for path, axes in zip(paths, (3, 1), strict=True))
-    if images.shape[0] != labels.shape[0]:
+        paths.append(candidates[0])
+    # Both headers are read before any pixel is.
+    images, labels = (_read_shape(path, axes) for path, axes in zip(paths, (3, 1), strict=True))
+    if images[0] != labels[0]:
         raise ValueError(
-            f"{paths[1]} must hold as many labels as there are images ({images.shape[0]:,}). "
-            f"Got {labels.shape[0]:,} labels instead."
+            f"{paths[1]} must hold as many labels as there are images ({images[0]:,}). "
+            f"Got {labels[0]:,} labels instead."
         )
-    pixels = _read(paths[0], images).view(images.shape).unsqueeze(1)
+    pixels = _read(paths[0], images).view(images).unsqueeze(1)
     return pixels, as_labels(f"idx ({paths[1]})", _read(paths[1], labels))
-
-
-class _Header(NamedTuple):
-    shape: tuple[int, ...]
-    length: int  # of the header in bytes
-
-    @property
-    def size(self) -> int:
-        """Bytes behind the header."""
-        return math.prod(self.shape)
 
 
 def _open(path: Path) -> BinaryIO:
     return cast(BinaryIO, gzip.open(path)) if path.suffix == ".gz" else path.open("rb")
 
 
-def _header(path: Path, axes: int) -> _Header:
-    """The lengths of the axes, if the file can hold what it claims to."""
+def _read_shape(path: Path, axes: int) -> tuple[int, ...]:
+    """Read the lengths of the axes, if the file can hold what it claims to."""
     length = 4 + 4 * axes
     try:
         with _open(path) as file:
             begin = file.read(length)
     except (OSError, EOFError, zlib.error) as error:
         raise _damaged(path, str(error)) from None
-    if len(begin) < length or begin[:4] != bytes((0, 0, BYTES, axes)):
+    if len(begin) < length or begin[:4] != bytes((0, 0, UNSIGNED_BYTE, axes)):
         raise ValueError(
             f"{path} must be an IDX file of unsigned bytes with {axes} axes. Its first bytes are "
             f"{begin[:4].hex(' ') or 'missing'} instead of 00 00 08 0{axes}."
         )
-    header = _Header(struct.unpack(f">{axes}I", begin[4:]), length)
-    if not header.size:
-        raise ValueError(f"{path} must hold at least one number. Its shape is {header.shape}.")
+    shape = struct.unpack(f">{axes}I", begin[4:])
+    size = math.prod(shape)
+    if not size:
+        raise ValueError(f"{path} must hold at least one number. Its shape is {shape}.")
     stored = path.stat().st_size
     packed = path.suffix == ".gz"
-    room = MOST_PACKED * stored if packed else stored - length
-    if header.size > min(room, MOST_BYTES) or (not packed and header.size != room):
+    room = MAX_PACKING_FACTOR * stored if packed else stored - length
+    if size > min(room, MAX_UNPACKED_BYTES) or (not packed and size != room):
         raise ValueError(
-            f"{path} must hold what its header says, shape {header.shape} or "
-            f"{format_bytes(header.size)}, and at most {format_bytes(MOST_BYTES)}. The file has "
-            f"{format_bytes(stored)}. Download it again."
+            f"{path} must hold what its header says, shape {shape} or {format_bytes(size)}, and at "
+            f"most {format_bytes(MAX_UNPACKED_BYTES)}. The file has {format_bytes(stored)}. "
+            "Download it again."
         )
-    return header
+    return shape
 
 
-def _read(path: Path, header: _Header) -> Tensor:
-    """The bytes behind the header, exactly as many as it says."""
-    content = bytearray()  # it grows with what is really there
+def _read(path: Path, shape: tuple[int, ...]) -> Tensor:
+    """Read the bytes behind the header, exactly as many as it says."""
+    size = math.prod(shape)
+    content = bytearray()  # it grows with what the file holds, whatever the header says
     try:
         with _open(path) as file:
-            file.read(header.length)
-            while len(content) <= header.size:
-                # one byte more than there should be shows that there is more
-                more = file.read(min(CHUNK, header.size + 1 - len(content)))
+            file.read(4 + 4 * len(shape))
+            while len(content) <= size:
+                # One byte more than there should be shows that there is more.
+                more = file.read(min(READ_BYTES, size + 1 - len(content)))
                 if not more:
                     break
                 content += more
     except (OSError, EOFError, zlib.error) as error:
         raise _damaged(path, str(error)) from None
-    if len(content) != header.size:
-        found = "more" if len(content) > header.size else f"{len(content):,}"
-        raise _damaged(path, f"there are {found} bytes where {header.size:,} should be")
+    if len(content) != size:
+        got = "more" if len(content) > size else f"{len(content):,}"
+        raise _damaged(path, f"there are {got} bytes where {size:,} should be")
     return torch.from_numpy(np.frombuffer(content, dtype=np.uint8))
 
 

@@ -18,19 +18,28 @@ from torch import Tensor
 
 from vinets.core.checks import one_of, parameter_error, reason_of
 from vinets.core.plain import as_plain, from_plain
-from vinets.data.interface import Batches, CheckedSource, Chunks, DataSplit, Device
-from vinets.data.labels import Pair, as_labels, class_names, positive_int
+from vinets.data.source import (
+    Batches,
+    CheckedSource,
+    DataSplit,
+    Device,
+    Indices,
+    Pair,
+    as_labels,
+    class_names,
+    positive_int,
+)
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-MOST_PIXELS = 2**26  # 192 MiB as RGB; a small file may claim to be far larger
+MAX_PIXELS = 2**26  # 192 MiB as RGB; a small file may claim to be far larger
 MODES = {1: "L", 3: "RGB"}
 
 
 @dataclass(frozen=True)
 class Preprocessing:
-    r"""From pixels to what the network takes: :math:`(x / 255 - \mu_c) / \sigma_c` in channel c."""
+    r"""The way from pixels to inputs: :math:`(x / 255 - \mu_c) / \sigma_c` in channel c."""
 
     channels: int  # 1 for grey, 3 for red, green and blue
     size: tuple[int, int]  # height and width that read() gives
@@ -53,7 +62,7 @@ class Preprocessing:
 
     @classmethod
     def from_images(cls, images: Tensor) -> Preprocessing:
-        """The statistics of uint8 images (N, C, H, W); a constant channel is not scaled."""
+        """Take the statistics of uint8 images (N, C, H, W); a constant channel is not scaled."""
         levels = torch.arange(256, dtype=torch.float64) / 255
         mean, std = [], []
         # By counting the 256 levels: exact, and without a copy of all pixels as floats.
@@ -74,20 +83,20 @@ class Preprocessing:
             raise parameter_error("Preprocessing", "images", accepted, got)
         if images.dtype != torch.uint8 and not images.is_floating_point():
             raise parameter_error("Preprocessing", "images", "uint8 or floating", images.dtype)
-        return _normalized(images, self._moments(images.dtype, images.device))
+        return _normalized(images, self._mean_and_std(images.dtype, images.device))
 
-    def _moments(self, dtype: torch.dtype, device: Device) -> Tensor:
-        """Mean and deviation (2, C, 1, 1) of pixels of that type."""
+    def _mean_and_std(self, dtype: torch.dtype, device: Device) -> Tensor:
+        """Return mean and deviation (2, C, 1, 1) of pixels of that type."""
         scale = 255 if dtype == torch.uint8 else 1
         scaled = [[scale * v for v in values] for values in (self.mean, self.std)]
         return torch.tensor(scaled, dtype=torch.float32, device=device)[..., None, None]
 
     def read(self, path: str | Path) -> Tensor:
-        """An image file as a normalised batch (1, C, H, W), resized where the size differs."""
+        """Read a file as a normalised batch (1, C, H, W), resized where the size differs."""
         return self(torch.from_numpy(read_image(path, self.channels, self.size))[None])
 
     def to_dict(self) -> dict[str, Any]:
-        """The fields as JSON writes them."""
+        """Return the fields as JSON writes them."""
         return dict(as_plain(self))
 
     @classmethod
@@ -111,14 +120,14 @@ class Augmentation:
 
     @classmethod
     def for_size(cls, size: tuple[int, int]) -> Augmentation:
-        """Crops shifted by up to an eighth of the shorter side.
+        """Shift crops by up to an eighth of the shorter side.
 
-        There are no flips: of letters, digits or traffic signs they make something else.
+        There are no flips, because they change what letters, digits or traffic signs mean.
         """
         return cls(padding=min(size) // 8, flip=False)
 
     def draw(self, count: int, generator: torch.Generator) -> Tensor:
-        """What happens to each of ``count`` images: (count, 3) of top, left and flipped.
+        """Draw the changes of ``count`` images, (count, 3): top, left and flipped.
 
         ``top`` and ``left`` in 0..2*padding are the corner of the crop in the padded image.
         """
@@ -126,7 +135,7 @@ class Augmentation:
             accepted, remedy = "a torch.Generator on the CPU", "Make one by torch.Generator()."
             raise parameter_error("Augmentation", "generator", accepted, generator, remedy)
         corners = torch.randint(2 * self.padding + 1, (count, 2), generator=generator)
-        # Drawn without flips, too: the corners of the next pass do not depend on the option.
+        # Flips are always drawn, so that the corners of the next pass do not depend on the option.
         flipped = torch.randint(2, (count, 1), generator=generator) * int(self.flip)
         return torch.cat([corners, flipped], dim=1)
 
@@ -146,7 +155,7 @@ class Augmentation:
         index = flat.view(n, 1, -1).expand(n, channels, -1)
         result = images.flatten(2).gather(2, index).view_as(images)
         if self.mode == "zero":
-            # In place: the gather made a tensor of its own.
+            # The tensor is changed in place, because the gather made it.
             in_rows = (rows >= 0) & (rows < height)
             in_columns = (columns >= 0) & (columns < width)
             result.masked_fill_(~(in_rows[:, None, :, None] & in_columns[:, None, None, :]), 0)
@@ -188,7 +197,7 @@ class ImageSource(CheckedSource):
         self.augmentation = augmentation
 
     def to(self, device: torch.device | str) -> ImageSource:
-        """The same source with its images resident on ``device``; labels stay on the CPU."""
+        """Return the source with its images on ``device``; labels stay on the CPU."""
         return self._with(self.images.to(device), self.labels)
 
     def changed(
@@ -197,40 +206,42 @@ class ImageSource(CheckedSource):
         preprocessing: Preprocessing | None = None,
         augmentation: Augmentation | None = None,
     ) -> ImageSource:
-        """The same images, normalised or augmented in another way."""
-        return ImageSource(
-            self.images,
-            self.labels,
-            self.classes,
-            preprocessing or self.preprocessing,
-            augmentation or self.augmentation,
-        )
+        """Return the same images, normalised or augmented in another way."""
+        return self._with(self.images, self.labels, preprocessing, augmentation)
 
     def _subset(self, index: Tensor) -> ImageSource:
         return self._with(self.images[index.to(self.images.device)], self.labels[index])
 
-    def _with(self, images: Tensor, labels: Tensor) -> ImageSource:
-        return ImageSource(images, labels, self.classes, self.preprocessing, self.augmentation)
+    def _with(
+        self,
+        images: Tensor,
+        labels: Tensor,
+        preprocessing: Preprocessing | None = None,
+        augmentation: Augmentation | None = None,
+    ) -> ImageSource:
+        preprocessing = preprocessing or self.preprocessing
+        augmentation = augmentation or self.augmentation
+        return ImageSource(images, labels, self.classes, preprocessing, augmentation)
 
-    def _batches(self, chunks: Chunks, augment: torch.Generator | None, device: Device) -> Batches:
-        # Drawn here and not in the generator, which runs when the first batch is asked for.
+    def _batches(self, chunks: Indices, augment: torch.Generator | None, device: Device) -> Batches:
+        # The draws are made now, because the pass begins when the first batch is asked for.
         draws = None
         if augment is not None and self.augmentation is not None and chunks:
             draws = self.augmentation.draw(sum(map(len, chunks)), augment).to(device)
         return self._pass(chunks, draws, device)
 
-    def _pass(self, chunks: Chunks, draws: Tensor | None, device: Device) -> Batches:
+    def _pass(self, chunks: Indices, draws: Tensor | None, device: Device) -> Batches:
         if not chunks:
             return
         # Positions, labels and draws travel once a pass, not once a batch.
         order, size = torch.cat(chunks), len(chunks[0])
         labels = self.labels[order].to(device).split(size)
-        moments = self.preprocessing._moments(self.images.dtype, device)
+        mean_and_std = self.preprocessing._mean_and_std(self.images.dtype, device)
         for i, chunk in enumerate(order.to(self.images.device).split(size)):
             images = self.images[chunk].to(device)
             if self.augmentation is not None and draws is not None:
                 images = self.augmentation.apply(images, draws[i * size : (i + 1) * size])
-            yield _normalized(images, moments), labels[i]
+            yield _normalized(images, mean_and_std), labels[i]
 
 
 def image_split(
@@ -242,7 +253,7 @@ def image_split(
     augmentation: Augmentation | None = None,
     preprocessing: Preprocessing | None = None,
 ) -> DataSplit:
-    """Two pairs (images, labels) as a data set; only the training part is augmented.
+    """Make a data set of two pairs (images, labels); only the training part is augmented.
 
     Without a preprocessing, the images are normalised by the statistics of the training part;
     without an augmentation, it is that for their size.
@@ -257,7 +268,7 @@ def image_split(
 def normalise_by(
     data: DataSplit, mean: tuple[float, ...] | None = None, std: tuple[float, ...] | None = None
 ) -> DataSplit:
-    """The same images, normalised by another mean or deviation; one number is for all channels.
+    """Normalise images by another mean or deviation; one number is for all channels.
 
     Examples
     --------
@@ -268,17 +279,16 @@ def normalise_by(
     if mean is None and std is None:
         return data
     own = _image_source(data, "mean (--mean) and std (--std)").preprocessing
-    mean, std = (_for_channels(v, own.channels) for v in (mean or own.mean, std or own.std))
-    given = replace(own, mean=mean, std=std)
-    return replace(with_preprocessing(data, given), reading=f"{data.reading}{mean} {std} ")
-
-
-def _for_channels(values: tuple[float, ...], channels: int) -> tuple[float, ...]:
-    return values * channels if len(values) == 1 else values
+    mean, std = (
+        values * own.channels if len(values) == 1 else values
+        for values in (mean or own.mean, std or own.std)
+    )
+    changed = with_preprocessing(data, replace(own, mean=mean, std=std))
+    return replace(changed, reading=f"{data.reading}{mean} {std} ")
 
 
 def with_preprocessing(data: DataSplit, preprocessing: Preprocessing) -> DataSplit:
-    """The same data; images in it are normalised in this way."""
+    """Return the same data; images in it are normalised in this way."""
     train, test = (
         part.changed(preprocessing=preprocessing) if isinstance(part, ImageSource) else part
         for part in (data.train, data.test)
@@ -287,23 +297,22 @@ def with_preprocessing(data: DataSplit, preprocessing: Preprocessing) -> DataSpl
 
 
 def augment_by(data: DataSplit, flip: bool | None = None, crop: float | None = None) -> DataSplit:
-    """The same images, augmented otherwise: whether they are mirrored, how far crops are shifted.
+    """Augment images otherwise: mirror them or not, and shift crops by ``crop``.
 
     The shift is a share of the shorter side; None leaves what the data has.
     """
     if flip is None and crop is None:
         return data
     train = _image_source(data, "flip (--flip) and crop (--crop)")
-    side = min(train.images.shape[2:])
-    given = train.augmentation or Augmentation(padding=0, flip=False)
+    chosen = train.augmentation or Augmentation(padding=0, flip=False)
     if crop is not None:
         if not 0 <= crop < 1:
             raise parameter_error("augment_by", "crop", "a share in [0, 1)", crop)
-        given = replace(given, padding=round(crop * side))
+        chosen = replace(chosen, padding=round(crop * min(train.images.shape[2:])))
     if flip is not None:
-        given = replace(given, flip=flip)
-    changed = train.changed(augmentation=given)
-    return replace(data, train=changed, reading=f"{data.reading}{given} ")
+        chosen = replace(chosen, flip=flip)
+    changed = train.changed(augmentation=chosen)
+    return replace(data, train=changed, reading=f"{data.reading}{chosen} ")
 
 
 def _image_source(data: DataSplit, options: str) -> ImageSource:
@@ -312,9 +321,9 @@ def _image_source(data: DataSplit, options: str) -> ImageSource:
     return data.train
 
 
-def _normalized(images: Tensor, moments: Tensor) -> Tensor:
+def _normalized(images: Tensor, mean_and_std: Tensor) -> Tensor:
     # Dividing by tensors rounds alike on all devices; CUDA takes reciprocals of numbers.
-    mean, std = moments
+    mean, std = mean_and_std
     return (images.float() - mean).div_(std)
 
 
@@ -327,10 +336,10 @@ def _mirror(positions: Tensor, length: int) -> Tensor:
 def read_image(
     path: str | Path, channels: int, size: tuple[int, int] | None = None
 ) -> NDArray[np.uint8]:
-    """The pixels (C, H, W) of an image file, resized bicubically where the size (H, W) differs.
+    """Read the pixels (C, H, W) of a file, resized bicubically where the size (H, W) differs.
 
-    Any 8-bit format that Pillow reads; of several frames, the first. Images are converted to 1
-    channel (grey) or 3 (red, green, blue). The sides are scaled apart, nothing is cropped.
+    The file has any 8-bit format that Pillow reads, and its first frame counts. It is converted to
+    1 channel (grey) or 3 (red, green, blue). The sides are scaled apart, nothing is cropped.
     """
     if channels not in MODES:
         raise parameter_error("read_image", "channels", "1 (grey) or 3 (RGB)", channels)
@@ -345,27 +354,28 @@ def read_image(
 
 
 def image_size(path: str | Path) -> tuple[int, int]:
-    """Height and width of an image file, without decoding it."""
+    """Return height and width of an image file, without decoding it."""
     with _opened(path) as image:
         return image.height, image.width
 
 
 @contextmanager
 def _opened(path: str | Path) -> Iterator[Image]:
-    """An image that is safe to decode; what goes wrong up to the end becomes one sentence."""
+    """Open an image that is safe to decode; errors up to the end become one sentence."""
     pillow = _pillow()
     if not Path(path).is_file():
         raise FileNotFoundError(f"{path} does not exist or is not a file.")
-    too_large = f"{path} must have at most {MOST_PIXELS:,} pixels. Scale it down first."
     try:
         with pillow.open(path) as image:
-            if image.width * image.height > MOST_PIXELS:
+            if image.width * image.height > MAX_PIXELS:
                 raise pillow.DecompressionBombError
             if image.mode.startswith(("I", "F")):
                 raise ValueError(f"mode {image.mode} is not an 8-bit one")
             yield image
     except (pillow.DecompressionBombError, pillow.DecompressionBombWarning):
-        raise ValueError(too_large) from None
+        raise ValueError(
+            f"{path} must have at most {MAX_PIXELS:,} pixels. Scale it down first."
+        ) from None
     except Exception as error:  # Pillow's decoders raise all sorts for damaged files
         raise ValueError(
             f"{path} must be a readable 8-bit image. Got: {reason_of(error)}. Remove the file, or "

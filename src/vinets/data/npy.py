@@ -13,17 +13,16 @@ from torch import Tensor
 from vinets.core.checks import reason_of
 from vinets.data.formats import DataFormat, Size
 from vinets.data.images import Augmentation, image_split
-from vinets.data.interface import DataSplit
-from vinets.data.labels import Pair, as_labels, split_pair
+from vinets.data.source import DataSplit, Pair, as_labels, split_pair
 from vinets.data.sources import TensorSource
 
 
 class NpyFiles(DataFormat):
-    """``X.npy,y.npy``, of which a part is held out, or with ``Xtest.npy,ytest.npy`` behind them."""
+    """Arrays by their files: ``X.npy,y.npy``, perhaps with ``Xtest.npy,ytest.npy`` behind them."""
 
     name = "npy"
     written = "'X.npy,y.npy' or 'X.npy,y.npy,Xtest.npy,ytest.npy'"
-    rank = 95  # a folder may have commas in its name
+    rank = 95  # asked after folders, which may have commas in their names
 
     def matches(self, spec: str) -> bool:
         paths = _paths(spec)
@@ -47,7 +46,7 @@ def npy_pair(
     test_share: float = 0.2,
     augmentation: Augmentation | None = None,
 ) -> DataSplit:
-    """Inputs and labels of ``.npy`` files; without files to test on, a part is held out by class.
+    """Read ``.npy`` files; without files to test on, a part is held out by class.
 
     Inputs are uint8 images (N, H, W), (N, H, W, C) or (N, C, H, W) with 1 or 3 channels, or
     floating features (N, ...), which become float32. Labels are integers 0..K-1, shape (N,).
@@ -85,7 +84,7 @@ def _read_pair(inputs: str | Path, labels: str | Path) -> Pair:
             values = values.permute(0, 3, 1, 2).contiguous()
     elif array.dtype.kind == "f" and array.ndim >= 2:
         values = torch.from_numpy(array.astype(np.float32))
-        # Looked at after the conversion, in which large numbers overflow.
+        # The conversion comes first, because large numbers overflow in it.
         if not bool(torch.isfinite(values).all()):
             raise ValueError(f"{inputs} must hold finite float32 numbers. Some are not.")
     else:
@@ -101,7 +100,7 @@ def _kind(values: Tensor) -> str:
 
 
 def read_array(path: str | Path) -> NDArray[Any]:
-    """The array in a ``.npy`` file; objects, and files that are none, are refused."""
+    """Read the array in a ``.npy`` file; objects, and files that are none, are refused."""
     if not Path(path).is_file():
         raise FileNotFoundError(f"{path} does not exist or is not a file.")
     try:

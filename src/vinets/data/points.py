@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import math
 import re
 import reprlib
 import shlex
@@ -19,7 +18,7 @@ from vinets.core.checks import reason_of
 from vinets.core.files import read_bytes
 from vinets.data.npy import read_array
 
-MOST_BYTES = 1 << 30  # of a table
+MAX_TABLE_BYTES = 1 << 30
 DELIMITERS = (",", ";", "\t")
 
 
@@ -28,7 +27,7 @@ class Points:
     """Points in rows."""
 
     values: NDArray[np.float64]  # (m, n), finite
-    names: tuple[str, ...]  # of the variables, fit to be written in a polynomial
+    names: tuple[str, ...]  # one a variable, fit to be written in a polynomial
     labels: NDArray[Any] | None  # (m,), the class of every point, as text
 
 
@@ -44,7 +43,17 @@ def read_points(path: str | Path, label: str | None = None) -> Points:
     if not kept:
         raise ValueError(f"{path} holds no columns of numbers besides the label.")
     titles = header or [f"x{k}" for k in range(width)]
-    values = np.array([[_number(path, n, row, k, titles) for k in kept] for n, row in rows])
+    # Cells without a number become NaN here.
+    values = np.array([[_number(row[k]) for k in kept] for _, row in rows], dtype=np.float64)
+    bad = np.argwhere(~np.isfinite(values)).tolist()
+    if bad:
+        (line, row), k = rows[bad[0][0]], kept[bad[0][1]]
+        got = reprlib.repr(row[k].strip()) if row[k].strip() else "nothing"
+        raise ValueError(
+            f"{path} must hold finite numbers. Row {line}, column {k + 1} ({titles[k]}) has {got}. "
+            "Drop or fill such rows, or, if the column holds classes, name it as the label "
+            f"(--label {shlex.quote(titles[k])})."
+        )
     labels = None if at is None else np.array([row[at].strip() for _, row in rows])
     if labels is not None and (labels == "").any():
         line = rows[int(np.argmin(labels != ""))][0]
@@ -79,14 +88,14 @@ def _from_array(path: Path, label: str | None) -> Points:
 
 
 def _table(path: Path) -> tuple[list[str] | None, list[tuple[int, list[str]]]]:
-    """The header, if the first row has no numbers, and the rows with their line numbers."""
+    """Read the header, if the first row has no numbers, and the rows with their line numbers."""
     if not path.is_file():
         raise FileNotFoundError(f"{path} does not exist or is not a file.")
     try:
-        # spreadsheets begin a file with a mark
-        text = read_bytes(path, MOST_BYTES).decode("utf-8-sig")
+        # Spreadsheets begin a file with a mark.
+        text = read_bytes(path, MAX_TABLE_BYTES).decode("utf-8-sig")
         head = text.partition("\n")[0]
-        # The most frequent in the first line; a comma where there is none of them.
+        # The first line tells which it is; without any, it is a comma.
         delimiter = max(DELIMITERS, key=head.count)
         reader = csv.reader(io.StringIO(text), delimiter=delimiter)
         rows = [(reader.line_num, row) for row in reader if any(cell.strip() for cell in row)]
@@ -95,7 +104,7 @@ def _table(path: Path) -> tuple[list[str] | None, list[tuple[int, list[str]]]]:
             f"{path} must be a CSV file in UTF-8. It cannot be read: {reason_of(error)}."
         ) from None
     header = None
-    if rows and not any(map(_is_number, rows[0][1])):
+    if rows and not any(_number(cell) is not None for cell in rows[0][1]):
         header = [cell.strip() for cell in rows.pop(0)[1]]
     if not rows:
         raise ValueError(f"{path} holds no rows of numbers.")
@@ -120,29 +129,15 @@ def _column(path: Path, label: str, header: list[str] | None, width: int) -> int
     )
 
 
-def _number(path: Path, line: int, row: list[str], column: int, titles: list[str]) -> float:
-    cell = row[column].strip()
-    value = float(cell) if _is_number(cell) else math.nan
-    if math.isfinite(value):
-        return value
-    got = reprlib.repr(cell) if cell else "nothing"
-    raise ValueError(
-        f"{path} must hold finite numbers. Row {line}, column {column + 1} ({titles[column]}) has "
-        f"{got}. Drop or fill such rows, or, if the column holds classes, name it as the label "
-        f"(--label {shlex.quote(titles[column])})."
-    )
-
-
-def _is_number(cell: str) -> bool:
+def _number(cell: str) -> float | None:
     try:
-        float(cell)
+        return None if "_" in cell else float(cell)  # Python reads 1_000 as a number
     except ValueError:
-        return False
-    return "_" not in cell  # Python reads 1_000 as a number, a table does not
+        return None
 
 
 def _written(names: list[str]) -> tuple[str, ...]:
-    """Names without blanks or signs, which would be misread in a polynomial."""
+    """Rewrite names without blanks or signs, which would be misread in a polynomial."""
     plain = [re.sub(r"\W+", "_", name).strip("_") for name in names]
     if len(set(plain)) < len(plain) or not all(p and not p[0].isdigit() for p in plain):
         return tuple(f"x{i}" for i in range(len(names)))

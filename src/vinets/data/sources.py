@@ -13,12 +13,22 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, Tenso
 
 from vinets.core.checks import parameter_error
 from vinets.core.device import Inputs, each, tensors_of
-from vinets.data.interface import Batches, CheckedSource, Chunks, DataSplit, Device, Source
-from vinets.data.labels import as_labels, choose_per_class, class_names, split_positions
+from vinets.data.source import (
+    Batches,
+    CheckedSource,
+    DataSplit,
+    Device,
+    Indices,
+    Source,
+    as_labels,
+    choose_per_class,
+    class_names,
+    split_positions,
+)
 
 
 class TensorSource(CheckedSource):
-    """Inputs in memory, given as they are. There is nothing to augment.
+    """Inputs in memory, which are not augmented.
 
     Inputs are a tensor (N, ...) or a dict of such tensors, of any dtype and on any device; labels
     are integers 0..K-1. Without names, the classes are numbered.
@@ -43,7 +53,7 @@ class TensorSource(CheckedSource):
     def _subset(self, index: Tensor) -> TensorSource:
         return TensorSource(_take(self.inputs, index), self.labels[index], self.classes)
 
-    def _batches(self, chunks: Chunks, augment: torch.Generator | None, device: Device) -> Batches:
+    def _batches(self, chunks: Indices, augment: torch.Generator | None, device: Device) -> Batches:
         for chunk in chunks:
             taken = each(_take(self.inputs, chunk), lambda tensor: tensor.to(device))
             yield taken, self.labels[chunk].to(device)
@@ -52,8 +62,8 @@ class TensorSource(CheckedSource):
 class LoaderSource(CheckedSource):
     """The examples of a map-style data set, read by a :class:`~torch.utils.data.DataLoader`.
 
-    Of a loader given, the data set, ``collate_fn`` and the workers are used; the order and the
-    batch size are those asked for. Batches are pairs (inputs, labels), or mappings with the key
+    A loader lends its data set, ``collate_fn`` and workers; the order and the batch size are those
+    asked for. Batches are pairs (inputs, labels), or mappings with the key
     ``"labels"`` or ``"label"``, of which the rest is the inputs.
 
     Labels come from ``dataset.targets``, ``dataset.labels`` or the last tensor of a
@@ -89,7 +99,7 @@ class LoaderSource(CheckedSource):
             self.example()  # stored labels that are not those of the batches show up at once
 
     def _subset(self, index: Tensor) -> LoaderSource:
-        # A shallow copy, for the constructor would read all labels again.
+        # A shallow copy, because the constructor would read all labels again.
         part = copy.copy(self)
         part._positions, part.labels = self._positions[index], self.labels[index]
         return part
@@ -99,7 +109,7 @@ class LoaderSource(CheckedSource):
         alone._workers = 0  # processes take longer to start than a batch to read
         return super(LoaderSource, alone).example(count)
 
-    def _batches(self, chunks: Chunks, augment: torch.Generator | None, device: Device) -> Batches:
+    def _batches(self, chunks: Indices, augment: torch.Generator | None, device: Device) -> Batches:
         for chunk, batch in zip(chunks, self._read(chunks, augment), strict=True):
             inputs, labels = _inputs_and_labels(batch)
             if not torch.equal(labels, self.labels[chunk]):
@@ -110,7 +120,7 @@ class LoaderSource(CheckedSource):
                 )
             yield each(inputs, lambda tensor: tensor.to(device)), labels.to(device)
 
-    def _read(self, chunks: Chunks, augment: torch.Generator | None) -> Iterator[Any]:
+    def _read(self, chunks: Indices, augment: torch.Generator | None) -> Iterator[Any]:
         loader = self._loader
         return iter(
             DataLoader(
@@ -148,7 +158,12 @@ def as_source(data: Any, classes: Sequence[str] | None = None) -> Source:
             raise parameter_error("as_source", "classes", "None for a source", classes, remedy)
         source = data
     elif isinstance(data, tuple | list) and len(data) == 2:
-        source = TensorSource(_as_inputs("as_source", data[0]), data[1], classes)
+        inputs: Any = data[0]
+        if isinstance(inputs, dict):
+            inputs = {str(name): _as_tensor(values) for name, values in inputs.items()}
+        else:
+            inputs = _as_tensor(inputs)
+        source = TensorSource(inputs, data[1], classes)
     else:
         # Torch fetches batches by __getitems__; Hugging Face data sets have it, data frames do not.
         if isinstance(data, Dataset) or hasattr(data, "__getitems__"):
@@ -181,7 +196,7 @@ def split_source(source: Source, share: float, seed: int) -> tuple[Source, Sourc
 
 
 def draw_from(source: Source, count: int, seed: int) -> Source:
-    """``count`` examples drawn without replacement, or all if there are no more."""
+    """Draw ``count`` examples without replacement, or take all if there are no more."""
     if len(source) <= count:
         return source
     order = torch.randperm(len(source), generator=torch.Generator().manual_seed(seed))
@@ -189,7 +204,7 @@ def draw_from(source: Source, count: int, seed: int) -> Source:
 
 
 def limit_source(source: Source, limit: int | None, seed: int) -> Source:
-    """At most ``limit`` examples, equally many of each class, at least one; None keeps all."""
+    """Keep at most ``limit`` examples, equally many of each class, at least one; None keeps all."""
     if limit is None:
         return source
     most = max(1, limit // len(source.classes))
@@ -197,12 +212,12 @@ def limit_source(source: Source, limit: int | None, seed: int) -> Source:
 
 
 def _can_be_reread(loader: DataLoader[Any]) -> bool:
-    """Whether the loader reads single examples of a data set by their positions."""
+    """Say whether the loader reads single examples of a data set by their positions."""
     return not isinstance(loader.dataset, IterableDataset) and loader.batch_sampler is not None
 
 
 def _inputs_and_labels(batch: Any) -> tuple[Inputs, Tensor]:
-    """A batch of a loader as tensors: a pair, or a mapping with the labels among the inputs."""
+    """Split a batch of a loader: a pair, or a mapping with the labels among the inputs."""
     inputs: Any
     if isinstance(batch, Mapping) and ("labels" in batch or "label" in batch):
         key = "labels" if "labels" in batch else "label"
@@ -212,8 +227,8 @@ def _inputs_and_labels(batch: Any) -> tuple[Inputs, Tensor]:
         inputs, labels = batch
     else:
         accepted = "batches (inputs, labels), or mappings with the key 'labels' or 'label'"
-        found = sorted(map(str, batch)) if isinstance(batch, Mapping) else type(batch).__name__
-        raise parameter_error("LoaderSource", "data", f"a loader of {accepted}", found)
+        keys = sorted(map(str, batch)) if isinstance(batch, Mapping) else type(batch).__name__
+        raise parameter_error("LoaderSource", "data", f"a loader of {accepted}", keys)
     got = f"inputs of type {type(inputs).__name__}"
     remedy = "Convert the examples in the data set or in collate_fn."
     if isinstance(inputs, Mapping) and inputs:
@@ -228,7 +243,7 @@ def _inputs_and_labels(batch: Any) -> tuple[Inputs, Tensor]:
 
 
 def _stored_labels(dataset: Any) -> Tensor | None:
-    """Labels that can be had without reading the examples, or None."""
+    """Return labels that need no reading of the examples, or None."""
     if isinstance(dataset, Subset):
         whole = _stored_labels(dataset.dataset)
         return None if whole is None else whole[torch.as_tensor(dataset.indices).long()]
@@ -256,7 +271,7 @@ def _stored_classes(dataset: Any, labels: Tensor) -> Sequence[str] | None:
 
 
 def _read_once(loader: DataLoader[Any], classes: Sequence[str] | None) -> TensorSource:
-    """Everything that one pass over ``loader`` gives, in memory. The loader must end."""
+    """Read all that one pass over ``loader`` gives into memory; the loader must end."""
     pairs = [_inputs_and_labels(batch) for batch in loader]
     if not pairs:
         raise parameter_error("as_source", "data", "at least one example", "none")
@@ -272,24 +287,18 @@ def _read_once(loader: DataLoader[Any], classes: Sequence[str] | None) -> Tensor
     return TensorSource(joined[""] if isinstance(pairs[0][0], Tensor) else joined, labels, classes)
 
 
-def _as_inputs(owner: str, values: Any) -> Inputs:
-    """An array, a tensor or a dict of those as tensors, dtypes kept."""
-    if isinstance(values, dict):
-        return {str(name): _as_tensor(owner, value) for name, value in values.items()}
-    return _as_tensor(owner, values)
-
-
-def _as_tensor(owner: str, values: Any) -> Tensor:
+def _as_tensor(values: Any) -> Tensor:
     if isinstance(values, Tensor):
         return values.detach()
     accepted = "a numeric array or tensor with one row for each example"
     try:
         array = np.asarray(values)
     except (TypeError, ValueError):  # ragged lists
-        raise parameter_error(owner, "inputs", accepted, type(values).__name__) from None
+        got = type(values).__name__
+        raise parameter_error("as_source", "inputs", accepted, got) from None
     if array.dtype.kind not in "biuf" or array.ndim == 0:
         got = f"{type(values).__name__} of dtype {array.dtype} and shape {array.shape}"
-        raise parameter_error(owner, "inputs", accepted, got)
+        raise parameter_error("as_source", "inputs", accepted, got)
     # Torch takes neither negative strides nor a foreign byte order, and warns of read-only memory.
     return torch.from_numpy(np.require(array, array.dtype.newbyteorder("="), ["C", "W"]))
 

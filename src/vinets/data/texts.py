@@ -13,17 +13,17 @@ import torch
 
 from vinets.core.files import named, open_regular
 from vinets.data.formats import DataFormat, Size
-from vinets.data.interface import DataSplit
+from vinets.data.source import DataSplit
 from vinets.data.sources import TensorSource
 
 VOCABULARY = 8_192  # numbers that words may have; 0 stands for every word that has none
-LENGTH = 48  # words that are read of a text
-LONGEST = 1 << 20  # characters of a line
+WORDS_PER_TEXT = 48
+MAX_LINE_CHARACTERS = 1 << 20
 WORD = re.compile(r"\w+|[^\w\s]")
 
 
 class Texts(DataFormat):
-    """The prefix, with a folder behind it."""
+    """Texts, by a prefix with the folder behind it."""
 
     name = "text"
     written = "'text:DIR' (train.tsv and test.tsv, lines of label, tab, text)"
@@ -37,9 +37,9 @@ class Texts(DataFormat):
 
 
 def text_folder(
-    directory: str | Path, *, length: int = LENGTH, vocabulary: int = VOCABULARY
+    directory: str | Path, *, length: int = WORDS_PER_TEXT, vocabulary: int = VOCABULARY
 ) -> DataSplit:
-    """Texts of ``train.tsv`` and ``test.tsv``, one in a line: its label, a tab, its words.
+    """Read ``train.tsv`` and ``test.tsv``, a text in every line: its label, a tab, its words.
 
     Words are lower-cased runs of letters and digits, and single marks. The most frequent of the
     training part are numbered from 1, all others are 0. An example is the first ``length`` words,
@@ -53,33 +53,26 @@ def text_folder(
     for label, words in train:
         counts.update(words)
         labels.add(label)
-    # of equally frequent words, those first in the alphabet
+    # Equally frequent words are taken in the order of the alphabet.
     frequent = sorted(counts, key=lambda word: (-counts[word], word))[: vocabulary - 1]
     numbers = {word: number for number, word in enumerate(frequent, 1)}
     places = {label: place for place, label in enumerate(sorted(labels))}
-    return DataSplit(
-        folder.resolve().name,
-        _source(train, numbers, places, length),
-        _source(test, numbers, places, length),
-    )
-
-
-def _source(
-    lines: _Lines, numbers: dict[str, int], places: dict[str, int], length: int
-) -> TensorSource:
-    rows, labels = [], []
-    for label, words in lines:
-        if label not in places:
-            raise ValueError(
-                f"{lines.path} must have the labels of train.tsv ({len(places)} of them). Got "
-                f"{reprlib.repr(label)} instead."
-            )
-        read = [numbers.get(word, 0) for word in words[:length]] or [0]
-        rows.append((read * -(-length // len(read)))[:length])
-        labels.append(places[label])
-    if not rows:
-        raise ValueError(f"{lines.path} must hold at least one line of label, tab and text.")
-    return TensorSource(torch.tensor(rows), labels, tuple(places))
+    sources = []
+    for lines in (train, test):
+        rows, targets = [], []
+        for label, words in lines:
+            if label not in places:
+                raise ValueError(
+                    f"{lines.path} must have the labels of train.tsv ({len(places)} of them). Got "
+                    f"{reprlib.repr(label)} instead."
+                )
+            read = [numbers.get(word, 0) for word in words[:length]] or [0]
+            rows.append((read * -(-length // len(read)))[:length])
+            targets.append(places[label])
+        if not rows:
+            raise ValueError(f"{lines.path} must hold at least one line of label, tab and text.")
+        sources.append(TensorSource(torch.tensor(rows), targets, tuple(places)))
+    return DataSplit(folder.resolve().name, train=sources[0], test=sources[1])
 
 
 class _Lines:
@@ -100,14 +93,14 @@ class _Lines:
             TextIOWrapper(opened, encoding="utf-8", errors="replace") as file,
         ):
             number = 0
-            while line := file.readline(LONGEST):
+            while line := file.readline(MAX_LINE_CHARACTERS):
                 number += 1
                 if not line.strip():
                     continue
                 label, tab, text = line.rstrip("\n").partition("\t")
-                if not tab or not label or (len(line) == LONGEST and line[-1] != "\n"):
+                if not tab or not label or (len(line) == MAX_LINE_CHARACTERS and line[-1] != "\n"):
                     raise ValueError(
                         f"Line {number} of {self.path} must be a label, a tab and a text, in fewer "
-                        f"than {LONGEST:,} characters. Got {line[:40]!r} instead."
+                        f"than {MAX_LINE_CHARACTERS:,} characters. Got {line[:40]!r} instead."
                     )
                 yield label, WORD.findall(text.lower())

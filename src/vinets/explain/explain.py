@@ -1,4 +1,4 @@
-r"""Why a network says what it says: the polynomials that decided, where, and beside which examples.
+r"""An explanation of an answer: the polynomials that decided, where, and the nearest examples.
 
 The margin between the answer and the next class is a sum over polynomials and positions, see
 :mod:`vinets.explain.sums`. It is compared with the margin of the *middle* of the two classes, the
@@ -37,12 +37,12 @@ from vinets.runs.positions import (
     seen_by,
 )
 
-LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
+QUANTILE_LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 
 @dataclass(frozen=True)
 class Spread:
-    """How the values of a polynomial are distributed over examples."""
+    """The distribution of the values of a polynomial over examples."""
 
     examples: int
     quantiles: tuple[float, ...]  # at the levels 5, 25, 50, 75 and 95 %
@@ -50,12 +50,12 @@ class Spread:
 
 
 @dataclass(frozen=True)
-class DecidingPolynomial:
+class Contribution:
     """One polynomial, and what it adds to the margin."""
 
     index: int  # among the polynomials of the head
     polynomial: str  # its most influential terms, in the variables of the head
-    weight: float  # of the answer less that of the next class, in the linear layer
+    weight: float  # linear weight of the answer less that of the next class
     value: float  # on the image, summed over the positions with their weights
     middle: float  # the same on the middle of the two classes
     contribution: float  # weight * (value - middle)
@@ -88,7 +88,7 @@ class Neighbour:
 
 @dataclass(frozen=True, eq=False)
 class Explanation:
-    """Why a network gave its answer rather than the next class.
+    """The reasons why a network gave its answer rather than the next class.
 
     ``margin == middle + contribution of every one of generators + others + path``. The entries of
     ``map`` and, where the network has tokens beside the grid, ``outside`` sum to ``margin -
@@ -97,21 +97,21 @@ class Explanation:
 
     answer: str
     next: str  # the class it is compared with
-    probabilities: Mapping[str, float]  # of the likeliest classes
+    probabilities: Mapping[str, float]  # those of the likeliest classes
     margin: float  # logit of the answer less that of the next class
     middle: float  # the same for the mean over training examples of the two classes
-    generators: tuple[DecidingPolynomial, ...]  # the largest contributions first, by absolute value
-    others: float  # what all other polynomials add
+    generators: tuple[Contribution, ...]  # the largest contributions first, by absolute value
+    others: float  # sum of the contributions of all other polynomials
     count: int  # polynomials in all
-    path: float  # what a linear path beside the polynomials adds
+    path: float  # contribution of a linear path beside the polynomials
     map: tuple[tuple[float, ...], ...] | None  # by position; None for a head without positions
-    outside: float  # of positions that are not in the grid, such as a class token
-    sees: tuple[int, int] | None  # height and width of what a position in the middle sees
-    components: tuple[Component, ...]  # that are named in the polynomials
+    outside: float  # contribution of positions outside of the grid, such as a class token
+    sees: tuple[int, int] | None  # pixels that a position in the middle sees: height, width
+    components: tuple[Component, ...]  # variables that the polynomials name
     neighbours: tuple[Neighbour, ...]  # the nearest first
-    examples: int  # training examples it was compared with
+    examples: int  # number of training examples it was compared with
     picture: Picture = field(default=None, metadata={"plain": False})
-    # integrated gradients of the margin (H, W), which follow the image through the backbone
+    # Integrated gradients of the margin (H, W), which follow the image through the backbone.
     pixels: Picture = field(default=None, metadata={"plain": False})
 
 
@@ -137,7 +137,7 @@ def explain(
     image : Tensor, mapping or path
         One input, with or without a batch of one, as the network takes it; or an image file.
     data : DataSplit or data source
-        What to compare with; of a split, the training part.
+        Examples to compare with; those of the training part of a split.
     against : str or None, default=None
         The class to compare with; None is the likeliest but for the answer.
     top, neighbours : int, default=8
@@ -147,9 +147,9 @@ def explain(
     batch_size : int, default=64
         Examples at once.
     seed : int, default=0
-        Of the draw of examples.
+        Seed of the draw of examples.
     progress : Progress or None, default=None
-        Told after every batch.
+        Advanced after every batch.
 
     Examples
     --------
@@ -207,14 +207,14 @@ def explain(
 
 
 class _TrainingExamples:
-    """Sums over the training examples, and what is kept of each, batch by batch."""
+    """Sums over the training examples, and values that are kept of each, batch by batch."""
 
     def __init__(self, total: HeadSum, classes: int, pair: tuple[int, int]) -> None:
         self.total, self.pair = total, pair
         count, n = total.weight.shape[1], len(total.names)
         like = total.weight
         self.counts = torch.zeros(classes, dtype=torch.int64)
-        self.values: Any = [0.0, 0.0]  # of both classes, sums (P, N)
+        self.values: Any = [0.0, 0.0]  # sums (P, N) over either class
         self.paths: Any = [0.0, 0.0]  # (P,), the difference of the two logits
         self.terms: Any = [0.0, 0.0]  # sums and squares (T,)
         self.variables = like.new_zeros(classes, n)
@@ -245,12 +245,8 @@ class _TrainingExamples:
         self.distances.append((latents - mine).flatten(1).double().norm(dim=1).cpu())
 
     def middle(self, sums: Any) -> Any:
-        """The mean over both classes, with equal weight."""
+        """Average over both classes, with equal weight."""
         return sum(s / self.counts[k] for s, k in zip(sums, self.pair, strict=True)) / 2
-
-    def term_moments(self) -> tuple[Tensor, Tensor]:
-        mean = self.terms[0] / self.rows
-        return mean, (self.terms[1] / self.rows - mean.square()).clamp_min(0).sqrt()
 
 
 @torch.no_grad()
@@ -262,7 +258,7 @@ def _margin_as_sum(
     grid: tuple[int, int] | None,
     top: int,
 ) -> Explanation:
-    """The explanation without neighbours and pictures: the margin as a sum over polynomials."""
+    """Write the margin as a sum over polynomials: the explanation but neighbours and pictures."""
     total = seen.total
     answer, rival = seen.pair
     z = total.variables(latents)
@@ -282,10 +278,13 @@ def _margin_as_sum(
             by_position = by_position + path_at
     best = by_polynomial.abs().topk(min(top, len(by_polynomial))).indices
     features, labels = torch.cat(seen.features), torch.cat(seen.labels)
-    sizes = _class_means(features.abs(), labels, len(names))
-    mean, spread = seen.term_moments()
+    where = labels.to(features.device)
+    sizes = features.new_zeros(len(names), features.shape[1]).index_add_(0, where, features.abs())
+    sizes /= torch.bincount(where, minlength=len(names))[:, None]  # NaN without examples
+    mean = seen.terms[0] / seen.rows
+    spread = (seen.terms[1] / seen.rows - mean.square()).clamp_min(0).sqrt()
     generators = tuple(
-        DecidingPolynomial(
+        Contribution(
             index=j,
             polynomial=total.write(j, mean, spread),
             weight=float(weight[j]),
@@ -320,22 +319,16 @@ def _margin_as_sum(
     )
 
 
-def _class_means(values: Tensor, labels: Tensor, classes: int) -> Tensor:
-    """Means (K, N) of values (m, N); NaN for a class without examples."""
-    where = labels.to(values.device)
-    sums = values.new_zeros(classes, values.shape[1]).index_add_(0, where, values)
-    return sums / torch.bincount(where, minlength=classes)[:, None]
-
-
 def _spreads(
     values: Tensor, labels: Tensor, pair: tuple[int, int], own: float
 ) -> dict[str, Spread]:
+    """Describe the values (m,) of a polynomial on the two classes and on all others."""
     answer, rival = (labels == k for k in pair)
     found = {}
     for name, mask in (("answer", answer), ("next", rival), ("others", ~(answer | rival))):
         part = values[mask]
         if len(part):
-            levels = torch.quantile(part, part.new_tensor(LEVELS)).tolist()
+            levels = torch.quantile(part, part.new_tensor(QUANTILE_LEVELS)).tolist()
             found[name] = Spread(len(part), tuple(levels), float((part < own).double().mean()))
     return found
 
@@ -344,11 +337,11 @@ def _components(
     total: HeadSum,
     z: Tensor,
     seen: _TrainingExamples,
-    generators: tuple[DecidingPolynomial, ...],
+    generators: tuple[Contribution, ...],
     names: tuple[str, ...],
 ) -> tuple[Component, ...]:
-    """The variables that are named in the polynomials, those named first first."""
-    told = [name for one in generators for name in re.findall(r"\b[cz]\d+", one.polynomial)]
+    """Describe the variables that are named in the polynomials, in the order of their names."""
+    named = [name for one in generators for name in re.findall(r"\b[cz]\d+", one.polynomial)]
     places = {name: i for i, name in enumerate(total.names)}
     count = int(seen.counts.sum())
     mean = seen.variables.sum(0) / count
@@ -363,7 +356,7 @@ def _components(
             names[int(by_class[:, i].nan_to_num(-math.inf).argmax())],
             names[int(by_class[:, i].nan_to_num(math.inf).argmin())],
         )
-        for name in dict.fromkeys(told)
+        for name in dict.fromkeys(named)
         for i in (places[name],)
     )
 
@@ -371,6 +364,7 @@ def _components(
 def _neighbours(
     seen: _TrainingExamples, source: Source, chosen: Tensor, names: tuple[str, ...], count: int
 ) -> tuple[Neighbour, ...]:
+    """Find the training examples with the nearest latents."""
     distances, labels = torch.cat(seen.distances), torch.cat(seen.labels)
     nearest = distances.topk(min(count, len(distances)), largest=False).indices.tolist()
     found = []
@@ -384,7 +378,7 @@ def _neighbours(
 
 
 def _input(net: CutNetwork, image: Any) -> Any:
-    """The image as a batch of one."""
+    """Return the image as a batch of one."""
     if isinstance(image, str | Path):
         return preprocessing_of(net).read(image)
     fields = net.record.inputs

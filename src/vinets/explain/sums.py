@@ -21,37 +21,37 @@ from vinets.heads import Head, PolynomialHead, ProductsHead
 from vinets.heads.local import LocalPolynomials
 from vinets.heads.polynomial_layer import PolynomialLayer
 
-SHOWN = 4  # terms of a polynomial that are written, the most influential ones
+MAX_TERMS_SHOWN = 4  # terms of a polynomial that are written, the most influential ones
 
 
 class HeadSum(Protocol):
     """A folded head in float64, taken apart. See the module for the letters."""
 
-    local: bool  # whether polynomials stand at every position
-    names: tuple[str, ...]  # of the n variables
+    local: bool  # there are polynomials at every position
+    names: tuple[str, ...]  # names of the n variables
     weight: Tensor  # W (K, N)
     bias: Tensor  # b (K,)
 
     def variables(self, latents: Tensor) -> Tensor:
-        """What the polynomials are evaluated at, (B, P, n)."""
+        """Return the points at which the polynomials are evaluated, (B, P, n)."""
         ...
 
     def values(self, variables: Tensor) -> Tensor:
-        """What every polynomial gives at every position, weighted: v (B, P, N)."""
+        """Evaluate every polynomial at every position, weighted: v (B, P, N)."""
         ...
 
     def path(self, latents: Tensor) -> Tensor | None:
-        """Logits of the linear path by position, S (B, P, K)."""
+        """Return logits of the linear path by position, S (B, P, K)."""
         ...
 
     def spread_of(self, variables: Tensor) -> Tensor:
-        """Values (..., T) whose deviations say how much a term matters, for :meth:`write`."""
+        """Return values (..., T) whose deviations say how much a term matters."""
         ...
 
     def write(self, index: int, mean: Tensor, spread: Tensor) -> str:
-        """One polynomial, its most influential terms; ``mean`` (T,) and ``spread`` (T,) of terms.
+        """Write the most influential terms of a polynomial, and count those left out.
 
-        What is left out is counted.
+        ``mean`` (T,) and ``spread`` (T,) are those of the terms over examples.
         """
         ...
 
@@ -145,15 +145,19 @@ class _Polynomials:
         layer = self.head.polynomials
         matrix = layer.coefficients if isinstance(layer, PolynomialLayer) else layer.dense()
         row = matrix[index].detach()
-        # a block layer is folded to shift 0 and scale 1, a shared one to none
+        # A block layer is folded to shift 0 and scale 1, a shared one to none.
         text = written(row, float(layer.bias[index].detach()), row * spread, self.terms)
         return {"abs": f"|{text}|", "relu": f"max(0, {text})"}.get(layer.activation, text)
 
 
 def written(
-    row: Tensor, constant: float, influence: Tensor, names: Sequence[str], most: int = SHOWN
+    row: Tensor,
+    constant: float,
+    influence: Tensor,
+    names: Sequence[str],
+    most: int = MAX_TERMS_SHOWN,
 ) -> str:
-    """A polynomial of given coefficients, its ``most`` influential terms first.
+    """Write a polynomial of given coefficients, its ``most`` influential terms first.
 
     Examples
     --------

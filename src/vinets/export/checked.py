@@ -23,8 +23,7 @@ from vinets.core.options import flat
 from vinets.core.plain import as_plain
 from vinets.core.settings import ExportOptions
 from vinets.data import DataSplit, ImageSource, Source
-from vinets.latent.seen import refuse_seen, trained_on
-from vinets.models.records import Record, example_inputs, input_fields
+from vinets.models.facts import Record, example_inputs, input_fields, trained_on
 from vinets.networks.formats import (
     EXPORT_FORMATS,
     ExportFormat,
@@ -34,6 +33,7 @@ from vinets.networks.formats import (
     suffixes,
 )
 from vinets.networks.network import CutNetwork
+from vinets.networks.seen import refuse_seen
 
 TOLERANCE = 1e-4  # of the largest logit; float32 in another order of summation stays far below
 LOGGERS = ("torch.export", "torch.onnx", "onnxscript", "onnx_ir", "root")  # the last: onnxruntime's

@@ -1,4 +1,4 @@
-"""How the polynomials of a VI-Net vanish: each is to be small on its own class alone."""
+"""The vanishing of a VI-Net's polynomials, each of which is to be small on its own class alone."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from vinets.heads.polynomial_layer import PolynomialLayer
 
 @dataclass(frozen=True)
 class Vanishing:
-    """How polynomials vanish on points of all classes, each on the class of its ideal.
+    """The values of polynomials on points of all classes, small on the class of their ideal.
 
     Attributes
     ----------
     points : int
-        How many points were looked at.
+        Number of points that were looked at.
     smallest_own : float
         Share of the polynomials whose mean absolute value is smallest on their own class.
     own_over_other : float
@@ -54,7 +54,7 @@ class Vanishing:
 def class_means(
     layer: PolynomialLayer | BlockPolynomialLayer, parts: Iterable[tuple[Tensor, Tensor]]
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Mean absolute values and mean squares of polynomials on every class, (K, N) each.
+    """Average absolute values and squares of polynomials on every class, (K, N) each.
 
     ``parts`` are points (B, ..., n) in the variables of the layer with their labels (B,). The third
     result is the number of points of every class, (K,).

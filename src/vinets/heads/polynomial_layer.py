@@ -20,7 +20,6 @@ from vinets.algebra.polynomial import Polynomial
 from vinets.algebra.shared import SharedPolynomials
 from vinets.algebra.terms import TermSet
 from vinets.core.checks import one_of
-from vinets.core.ranks import batch_moments
 
 ACTIVATIONS = {"abs": -1.0, "relu": 0.0, "none": 1.0}  # slopes below zero; above, it is 1
 
@@ -339,10 +338,10 @@ class PolynomialLayer(MonomialLayer):
             return None
         with torch.autocast("cpu", enabled=False):
             rows = m.flatten(0, -2)
-            mean, covariance, count = batch_moments(rows)
+            mean, covariance = batch_moments(rows)
             centre = weight @ mean + self.bias
             variance = ((weight @ covariance) * weight).sum(1).clamp_min(0)
-            _remember(norm, centre.detach(), variance.detach(), count)
+            _remember(norm, centre.detach(), variance.detach(), len(rows))
             gain = norm.weight * (variance + norm.eps).rsqrt()
             return gain[:, None] * weight, gain * (self.bias - centre) + norm.bias
 
@@ -422,6 +421,13 @@ class PolynomialLayer(MonomialLayer):
             **({} if self.counts is None else {"counts": list(self.counts)}),
             **({} if self.leading is None else {"leading": True}),
         }
+
+
+def batch_moments(rows: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the mean (n,) and the covariance (n, n) of the rows (m, n) of a batch."""
+    mean = rows.mean(0)
+    centred = rows - mean  # a difference of two sums would lose digits
+    return mean, centred.mT @ centred / len(rows)
 
 
 @torch.no_grad()

@@ -19,16 +19,14 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from vinets.algebra.factors import nearest_products
-from vinets.algebra.shared import SharedPolynomials
+from vinets.algebra.shared import SharedPolynomials, nearest_products
 from vinets.algebra.terms import TermSet
 from vinets.core.checks import parameter_error
 from vinets.core.options import choice, count, option, optional, real, whole
 from vinets.core.progress import Progress
-from vinets.core.ranks import batch_moments
 from vinets.heads.base import HeadOptions, plain_facts, seeded
 from vinets.heads.local import descriptors
-from vinets.heads.polynomial_layer import own_share
+from vinets.heads.polynomial_layer import batch_moments, own_share
 from vinets.heads.units import NormalizedForms, UnitsHead, fitting, rank_of
 from vinets.heads.vanishing import Variables, project, score_generators
 from vinets.ideals.abm import ABM
@@ -356,7 +354,7 @@ def factored_generators(
     weight, bias = projection.weight.double(), projection.bias.double()
     inside = forms[..., 1:] @ weight  # (2, n, C)
     offset = forms[..., 0] + forms[..., 1:] @ bias
-    _, covariance, _ = batch_moments(h.double())
+    _, covariance = batch_moments(h.double())
     size = ((inside @ covariance) * inside).sum(-1).clamp_min(0).sqrt()
     whole = (size.square() + offset.square()).sqrt().clamp_min(1e-30)
     return FactoredGenerators(

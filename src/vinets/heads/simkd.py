@@ -21,9 +21,9 @@ from vinets.heads.maps import HeadMaps, LinearMap
 from vinets.heads.pieces import parameter_count
 from vinets.heads.products import ProductsHead, ProductsOptions
 from vinets.heads.sizes import SizeOptions
-from vinets.latent.classifier import classifier_of, sees_negative
 from vinets.latent.collect import Latents
-from vinets.models.records import example_inputs
+from vinets.latent.reader import classifier_of, sees_negative
+from vinets.models.facts import example_inputs
 
 SIDE = 4  # rows and columns of the map that the projector sees
 

@@ -18,11 +18,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from vinets.core.checks import optional_positive_int
-from vinets.core.ranks import batch_moments
 from vinets.heads import fused
 from vinets.heads.base import Head
 from vinets.heads.maps import HeadMaps, LinearMap
 from vinets.heads.pieces import by_parts, folded_linear, in_use, parameter_count, traced
+from vinets.heads.polynomial_layer import batch_moments
 
 
 class SpatialPatterns(nn.Module):
@@ -112,8 +112,8 @@ class NormalizedForms(nn.Module):
             mean, covariance = self.mean, self.covariance
             if self.training:
                 rows = h.reshape(-1, h.shape[-1]).to(self.weight.dtype)
-                mean, covariance, count = batch_moments(rows)
-                self._remember(mean.detach(), covariance.detach(), count)
+                mean, covariance = batch_moments(rows)
+                self._remember(mean.detach(), covariance.detach(), len(rows))
             return self._affine(mean, covariance)
 
     def _affine(self, mean: Tensor, covariance: Tensor) -> tuple[Tensor, Tensor]:

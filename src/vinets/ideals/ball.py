@@ -32,8 +32,8 @@ from vinets.oracles import (
 )
 from vinets.oracles.loop import finish
 
-SPARSE_STEPS = 2000  # of an oracle that goes on where a few entries did not suffice
-MAX_STEPS = 10_000  # of an oracle by itself; beyond either, the minimiser stands in
+SPARSE_STEPS = 2000  # steps of an oracle where a few entries did not suffice
+MAX_STEPS = 10_000  # steps of an oracle by itself; beyond either, the minimiser stands in
 
 
 @dataclass
@@ -61,7 +61,7 @@ class OracleLog:
 
 
 @dataclass(frozen=True, eq=False)
-class Decided:
+class BlockSolutions:
     """A block that was decided by least squares, and the solutions over what each candidate met.
 
     ``tail``, ``value`` and ``steps`` are the tables that the generators are read from: what the
@@ -76,7 +76,7 @@ class Decided:
     steps: Tensor  # (K, b) steps that the oracle took
 
     def problem(self, at: tuple[Tensor, ...], radius: float) -> LeastSquaresBatch:
-        """The constrained problems of the candidates ``at`` (sets, positions).
+        """Make the constrained problems of the candidates ``at`` (sets, positions).
 
         Their Gram matrices are computed anew: the factor has left out terms that depend on others.
         """
@@ -93,7 +93,7 @@ class Decided:
     def vanishing(
         self, at: tuple[Tensor, ...], solution: Solution, psi: float
     ) -> tuple[Tensor, Tensor]:
-        """Mean squares of solutions for the candidates ``at``, and which of them are small enough.
+        """Return mean squares of solutions for the candidates ``at``, and which are small enough.
 
         NaN does not vanish.
         """
@@ -113,27 +113,27 @@ class Decided:
         return value, value <= limit.clamp(min=psi)
 
 
-def outside_ball(decided: Decided, doubtful: Tensor, rule: Rule) -> tuple[int, int] | None:
+def outside_ball(solutions: BlockSolutions, doubtful: Tensor, rule: Rule) -> tuple[int, int] | None:
     """Settle the candidates whose least-squares coefficients leave the ball, one after the other.
 
     Returns the set and position of the first candidate that does not vanish inside the ball, or
     None.
     """
-    count = decided.tail.shape[-1]
+    count = solutions.tail.shape[-1]
     rotated = {
-        k: decided.factor.rotation(k, count) for k in doubtful.any(1).nonzero()[:, 0].tolist()
+        k: solutions.factor.rotation(k, count) for k in doubtful.any(1).nonzero()[:, 0].tolist()
     }
     for position in doubtful.any(0).nonzero()[:, 0].tolist():
         for k in doubtful[:, position].nonzero()[:, 0].tolist():
             columns, turn = rotated[k]
-            met = int(decided.prefix[k, position])
-            u = turn(decided.block.values[k, position]).cpu().numpy()
+            met = int(solutions.prefix[k, position])
+            u = turn(solutions.block.values[k, position]).cpu().numpy()
             # what a candidate has besides the terms is a direction of its own
             terms = pad(columns[:, :met], (0, 0, 0, 1)).cpu().numpy()
             c, value, vanishes = minimise_in_ball(terms, u, rule.radius, rule.psi)
-            decided.tail[k, position] = 0.0
-            decided.tail[k, position, :met] = torch.from_numpy(c).to(decided.tail)
-            decided.value[k, position] = value
+            solutions.tail[k, position] = 0.0
+            solutions.tail[k, position, :met] = torch.from_numpy(c).to(solutions.tail)
+            solutions.value[k, position] = value
             if not vanishes:
                 return k, position
     return None
@@ -174,16 +174,18 @@ def run_oracle(problem: LeastSquaresBatch, minimisers: Tensor | None, rule: Rule
     )
 
 
-def oracle_solutions(decided: Decided, vanished: Tensor, rule: Rule, log: OracleLog) -> None:
+def oracle_solutions(
+    solutions: BlockSolutions, vanished: Tensor, rule: Rule, log: OracleLog
+) -> None:
     """Solve for every generator by the oracle; where its point does not vanish, nothing changes."""
     at = vanished.nonzero(as_tuple=True)
     if len(at[0]) == 0:
         return
-    problem = decided.problem(at, rule.radius)
-    solution = run_oracle(problem, decided.tail[at], rule)
-    value, keep = decided.vanishing(at, solution, rule.psi)
-    decided.steps[at] = solution.steps
+    problem = solutions.problem(at, rule.radius)
+    solution = run_oracle(problem, solutions.tail[at], rule)
+    value, keep = solutions.vanishing(at, solution, rule.psi)
+    solutions.steps[at] = solution.steps
     sets, positions = at[0][keep], at[1][keep]
-    decided.tail[sets, positions] = solution.coefficients[keep]
-    decided.value[sets, positions] = value[keep]
+    solutions.tail[sets, positions] = solution.coefficients[keep]
+    solutions.value[sets, positions] = value[keep]
     log.add(solution, int(keep.sum()))

@@ -1,4 +1,4 @@
-"""What ABM, OAVI and VCA share: input, output, sampling, reports, the scikit-learn contract."""
+"""The base of ABM, OAVI and VCA: input, output, sampling, and the contract of scikit-learn."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from vinets.core.progress import Progress, progress_of
 from vinets.ideals.report import FitReport
 
 Array: TypeAlias = Any  # numpy array or torch tensor
-ROUNDED = 1e-20  # of a square, what is left of it where all cancels
+ROUNDING_SHARE = 1e-20  # share of a square that is left of it where everything cancels
 
 
 class ScaleWarning(UserWarning):
@@ -42,7 +42,7 @@ class RoundingWarning(UserWarning):
 
 
 class Generators(Protocol):
-    """What ``generators_`` offers, whichever algorithm made it."""
+    """Polynomials as ``generators_`` offers them, whichever algorithm made them."""
 
     def __len__(self) -> int: ...
 
@@ -64,7 +64,7 @@ class FittedIdeal:
     values: Tensor  # (g,) mean square of every generator on the points
     report: FitReport
     order_ideal: TermSet | None = None
-    steps: Tensor | None = None  # (g,) of the oracle
+    steps: Tensor | None = None  # (g,) steps of the oracle
 
 
 class VanishingIdeal(TransformerMixin, BaseEstimator, metaclass=ABCMeta):
@@ -87,7 +87,7 @@ class VanishingIdeal(TransformerMixin, BaseEstimator, metaclass=ABCMeta):
 
     def _store(self, fitted: FittedIdeal, **facts: Any) -> None:
         """Write a fit to the attributes with a trailing underscore; ``facts`` go to its report."""
-        names = getattr(self, "feature_names_in_", None)  # of a table whose columns have names
+        names = getattr(self, "feature_names_in_", None)  # names of the columns of a table
         found = fitted.generators
         self.generators_: Any = found if names is None else found.named(names)
         self.mean_squares_ = fitted.values.cpu().numpy()
@@ -128,14 +128,14 @@ class VanishingIdeal(TransformerMixin, BaseEstimator, metaclass=ABCMeta):
             )
 
     def transform(self, X: Array) -> Array:
-        """Absolute values of the generators at the rows of ``X``, (m, n_generators)."""
+        """Return absolute values of the generators at the rows of ``X``, (m, n_generators)."""
         check_is_fitted(self)
         points = self._points(X, reset=False)
         values = self.generators_.evaluate(points)
         return values.abs() if isinstance(X, Tensor) else values.abs_().cpu().numpy()
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
-        """The generators, written out as polynomials in the input features."""
+        """Write the generators out as polynomials in the input features."""
         check_is_fitted(self)
         # scikit-learn's own check, so that names follow its conventions
         names = [str(name) for name in _check_feature_names_in(self, input_features)]
@@ -152,7 +152,7 @@ class VanishingIdeal(TransformerMixin, BaseEstimator, metaclass=ABCMeta):
             return torch.from_numpy(np.require(X, requirements=["C", "W"]))
         if not isinstance(X, Tensor):
             array = validate_data(self, X, reset=reset, dtype=[np.float64, np.float32])
-            # those of pandas may not be written to, of which torch warns
+            # torch warns of arrays that may not be written to, such as those of pandas
             return torch.from_numpy(np.require(array, requirements=["C", "W"]))
         owner = type(self).__name__
         if X.ndim != 2 or X.shape[0] == 0 or X.shape[1] == 0:
@@ -173,7 +173,7 @@ class VanishingIdeal(TransformerMixin, BaseEstimator, metaclass=ABCMeta):
             )
         if reset:
             self.n_features_in_ = X.shape[1]
-            self.__dict__.pop("feature_names_in_", None)  # of an earlier fit
+            self.__dict__.pop("feature_names_in_", None)  # names of an earlier fit
         elif X.shape[1] != self.n_features_in_:
             raise ValueError(
                 f"X has {X.shape[1]} features, but {owner} is expecting {self.n_features_in_} "
@@ -182,7 +182,7 @@ class VanishingIdeal(TransformerMixin, BaseEstimator, metaclass=ABCMeta):
         return X
 
     def _is_plain(self, X: NDArray[Any], *, reset: bool) -> bool:
-        """Whether ``validate_data``, which takes as long as a small fit, would change nothing."""
+        """Tell whether ``validate_data``, as slow as a small fit, would change nothing."""
         return (
             X.dtype == np.float64
             and X.ndim == 2
@@ -227,7 +227,7 @@ def fit_ideals(
 
 
 def largest(points: Tensor) -> float:
-    """Largest absolute value of any coordinate."""
+    """Return the largest absolute value of any coordinate."""
     return float(points.abs().max())
 
 
@@ -235,15 +235,15 @@ def warn_if_wide(estimator: VanishingIdeal, top: float, *, stacklevel: int) -> N
     """Warn of points outside of [-1, 1]."""
     # scalers to [-1, 1] overshoot by rounding
     if top > 1 + 1e-6:
-        told = (
+        message = (
             f"X given to {type(estimator).__name__} reaches {top:.3g} in absolute value; psi is "
             "meant for data in [-1, 1]. Rescale the data, for instance with "
             "MinMaxScaler((-1, 1))."
         )
         if getattr(estimator, "max_degree", 1) is None:
-            told += " Without max_degree, values grow from degree to degree, and a fit may take "
-            told += "very long."
-        warnings.warn(told, ScaleWarning, stacklevel=stacklevel)
+            message += " Without max_degree, values grow from degree to degree, and a fit may take "
+            message += "very long."
+        warnings.warn(message, ScaleWarning, stacklevel=stacklevel)
 
 
 def verified(
@@ -254,7 +254,7 @@ def verified(
     *,
     stacklevel: int,
 ) -> FittedIdeal:
-    """The fit with the mean squares that its generators have on the points, wherever in doubt.
+    """Replace mean squares that are in doubt by those of the generators on the points.
 
     Mean squares come with the coefficients, out of a Gram matrix in float64, and are right for
     points in [-1, 1]. In lower precision, for tiny tolerances and for wider points, rounding in
@@ -268,7 +268,7 @@ def verified(
         degrees = torch.as_tensor(ideal.generators.degrees, device=values.device)
         # points near 0 leave far less to round than the largest ones could
         sums = sums.minimum(max(1.0, top) ** (2 * degrees.double()))
-        beyond = int((values > 2 * psi + ROUNDED * sums).sum())
+        beyond = int((values > 2 * psi + ROUNDING_SHARE * sums).sum())
         if beyond and _is_finite(values):
             warnings.warn(
                 f"{beyond} of {len(values)} generators have a mean square above psi={psi:g} on the "
@@ -290,7 +290,7 @@ def _is_finite(squares: Tensor) -> bool:
 
 
 def squares(generators: Generators, points: Tensor) -> tuple[Tensor, Tensor]:
-    """Sums over points of the squares of generators, and of what each adds up to there.
+    """Sum the squares of generators over points, and those of what each adds up there.
 
     Of the latter, rounding is a share; it is infinite where it is not known.
     """
@@ -308,7 +308,7 @@ def _mean_squares(generators: Generators, points: Tensor) -> tuple[Tensor, Tenso
 def _sample(
     points: Tensor, n_samples: int, random: np.random.RandomState
 ) -> tuple[Tensor, Tensor | None]:
-    """The rows to fit on and the rows left out, None if all are fitted on."""
+    """Return the rows to fit on and the rows left out, None if all are fitted on."""
     if n_samples >= len(points):
         return points, None
     order = torch.as_tensor(random.permutation(len(points)), device=points.device)

@@ -1,4 +1,4 @@
-"""The algorithm that options ask for."""
+"""The choice of the algorithm that options ask for."""
 
 from __future__ import annotations
 
@@ -50,6 +50,6 @@ def make_ideal(options: IdealOptions, **given: Any) -> VanishingIdeal:
         raise ValueError(
             f"{unknown[0]} is no option of {name}. Leave it out, or choose another algorithm."
         )
-    # no largest degree, where none is given: the default of the estimators is for their users
+    # no largest degree unless options name one: the default of estimators is for their users
     wanted = {OPTIONS.get(option, option): value for option, value in wanted.items()}
     return kind(**{"psi": options.psi, "max_degree": given.get("max_degree"), **wanted})

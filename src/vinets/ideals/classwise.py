@@ -1,4 +1,4 @@
-"""One vanishing ideal per class."""
+"""Fits of one vanishing ideal per class, and the choice of the device for them."""
 
 from __future__ import annotations
 
@@ -16,11 +16,14 @@ from torch import Tensor
 
 from vinets.algebra.polynomials import PolynomialSet
 from vinets.core.checks import one_of
+from vinets.core.device import resolve_device
 from vinets.core.progress import Notes, Progress, progress_of
 from vinets.ideals.base import Array, VanishingIdeal, fit_ideals
-from vinets.ideals.device import choose_device
 
 BACKENDS = ("auto", "batched", "joblib")
+# Size of a problem, in values of a border of degree 2, from which on a GPU (an H200) was faster
+# than a CPU of 16 cores. A step on a GPU takes the same time up to a large size.
+MIN_GPU_SIZE = 5e5
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +64,7 @@ class ClassIdeals:
         return np.repeat(self.classes, [len(ideal.generators_) for ideal in self.ideals])
 
     def transform(self, X: Array) -> Array:
-        """Absolute values of all generators, class by class: (m, N)."""
+        """Return the absolute values of all generators, class by class: (m, N)."""
         parts = [ideal.transform(X) for ideal in self.ideals]
         return torch.cat(parts, dim=1) if isinstance(X, Tensor) else np.concatenate(parts, axis=1)
 
@@ -95,8 +98,7 @@ def fit_class_ideals(
         a GPU for large problems and the CPU for small ones, or where there is no GPU.
     n_jobs : int or None, default=None
         Processes of the joblib backend, in joblib's convention; None means 1 unless a
-        ``joblib.parallel_config`` or :func:`vinets.core.executors.workers` says otherwise. Starting
-        them takes seconds.
+        ``joblib.parallel_config`` says otherwise. Starting them takes seconds.
     progress : Progress, "auto" or None, default="auto"
         Told of every class, and of the degrees within, unless other processes fit them. Auto
         prints lines after two seconds if a person watches the terminal.
@@ -117,7 +119,7 @@ def fit_class_ideals(
     """
     one_of("fit_class_ideals", "backend", backend, BACKENDS)
     estimator._check()
-    # on a clone, for it records the number of features
+    # on a clone, because it records the number of features
     points = clone(estimator)._points(Z, reset=True)
     labels = y.cpu().numpy() if isinstance(y, Tensor) else np.asarray(y)
     if labels.shape != (len(points),):
@@ -156,6 +158,20 @@ def fit_class_ideals(
             if isinstance(e.generators_, PolynomialSet):
                 e.generators_ = e.generators_.to(points.device)
     return ClassIdeals(classes, tuple(fitted))
+
+
+def choose_device(owner: str, device: Any, points: Tensor) -> torch.device:
+    """Return where to fit ideals of ``points`` (m, n), all classes together.
+
+    ``"auto"`` is the CPU where there is no GPU or :math:`m n^2` is small, whatever the GPU;
+    anything else is what it is for a network.
+    """
+    found = resolve_device(owner, device)
+    if device != "auto" or found.type == "cpu":
+        return found
+    if len(points) * points.shape[1] ** 2 < MIN_GPU_SIZE:
+        return torch.device("cpu")
+    return points.device if points.is_cuda else found
 
 
 def _fit_one(

@@ -15,7 +15,7 @@ from vinets.algebra.growing import Candidates, GrowingFactor
 from vinets.algebra.krylov import batched_eigenvectors
 from vinets.algebra.terms import Index
 from vinets.core.checks import rows_within
-from vinets.ideals.ball import Decided, OracleLog, oracle_solutions, outside_ball
+from vinets.ideals.ball import BlockSolutions, OracleLog, oracle_solutions, outside_ball
 from vinets.ideals.rule import Rule
 
 
@@ -24,7 +24,7 @@ class BallBinds(Exception):
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
+class VanishingTerms:
     """Candidates of one block of one point set that vanished.
 
     By the leading rule ``table`` holds their coefficients and ``value`` their mean squares. By the
@@ -37,37 +37,37 @@ class Found:
     table: Tensor  # (g, o)
     value: Tensor  # (g,)
     prefix: Tensor  # (g,)
-    steps: Tensor  # (g,) of the oracle
+    steps: Tensor  # (g,) steps of the oracle
 
     @classmethod
-    def joined(cls, found: list[Found], width: int) -> Found:
-        """All blocks of a point set as one, over its whole order ideal of size ``width``.
+    def joined(cls, blocks: list[VanishingTerms], width: int) -> VanishingTerms:
+        """Join all blocks of a point set, over its whole order ideal of size ``width``.
 
-        ``found`` is emptied on the way, so that both need not fit.
+        ``blocks`` is emptied on the way, so that both need not fit.
         """
-        position = np.concatenate([f.position for f in found])
-        value = torch.cat([f.value for f in found])
-        prefix = torch.cat([f.prefix for f in found])
-        steps = torch.cat([f.steps for f in found])
-        table = found[0].table.new_zeros(len(value), width)
+        position = np.concatenate([b.position for b in blocks])
+        value = torch.cat([b.value for b in blocks])
+        prefix = torch.cat([b.prefix for b in blocks])
+        steps = torch.cat([b.steps for b in blocks])
+        table = blocks[0].table.new_zeros(len(value), width)
         row = 0
-        found.reverse()  # pop() takes from the end, and each block is freed as soon as it is copied
-        while found:
-            block = found.pop().table
-            table[row : row + len(block), : block.shape[1]] = block
-            row += len(block)
+        blocks.reverse()  # pop() takes from the end, and a block is freed as soon as it is copied
+        while blocks:
+            part = blocks.pop().table
+            table[row : row + len(part), : part.shape[1]] = part
+            row += len(part)
         return cls(position, table, value, prefix, steps)
 
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """What became of a block: vanished and accepted positions per point set.
+    """The outcome of a block: vanished and accepted positions per point set.
 
     ``refused`` is the position of a candidate that the l1 ball keeps from vanishing; everything
     after it has been undone and must be decided again.
     """
 
-    found: list[Found]
+    vanished: list[VanishingTerms]
     accepted: list[Index]
     refused: int | None = None
 
@@ -79,11 +79,11 @@ class Coefficients:
     tail: Tensor  # (g, o)
     lead: Tensor  # (g,)
     value: Tensor  # (g,) mean square on the points
-    steps: Tensor  # (g,) of the oracle
+    steps: Tensor  # (g,) steps of the oracle
 
     @classmethod
     def joined(cls, parts: list[Coefficients], width: int) -> Coefficients:
-        """All parts as one, over the whole order ideal of size ``width``."""
+        """Join all parts, over the whole order ideal of size ``width``."""
         if len(parts) == 1:
             return parts[0]
         tail = torch.cat([pad(p.tail, (0, width - p.tail.shape[1])) for p in parts])
@@ -111,26 +111,26 @@ def block_outcome(
         table = -torch.linalg.solve_triangular(
             factor.lower[:, :o, :o], table, upper=False, left=False
         )
-        decided = Decided(factor, block, prefix, table, value, steps)
+        solutions = BlockSolutions(factor, block, prefix, table, value, steps)
         if rule.radius < float("inf"):
-            refused = _keep_to_ball(decided, vanished, before, rule)
+            refused = _keep_to_ball(solutions, vanished, before, rule)
         if rule.oracle != "exact":
-            oracle_solutions(decided, vanished, rule, log)
-    found, accepted = [], []
+            oracle_solutions(solutions, vanished, rule, log)
+    vanishing, accepted = [], []
     for k in range(len(before)):
         rows = vanished[k].nonzero()[:, 0]
         # a copy, without which the whole table of the block would stay in memory
         cut = table[k].index_select(0, rows)[:, : factor.counts[k]]
         facts = (x[k, rows] for x in (value, prefix, steps))
-        found.append(Found(rows.cpu().numpy(), cut, *facts))
+        vanishing.append(VanishingTerms(rows.cpu().numpy(), cut, *facts))
         accepted.append(block.accepted[k].nonzero()[:, 0].cpu().numpy())
-    return Outcome(found, accepted, refused)
+    return Outcome(vanishing, accepted, refused)
 
 
 def unit_coefficients(
-    factor: GrowingFactor, sets: list[Found], psi: float, memory_limit: int
+    factor: GrowingFactor, sets: list[VanishingTerms], psi: float, memory_limit: int
 ) -> list[Coefficients]:
-    """Eigenvectors of all generators of every point set, from their coordinates in the factor."""
+    """Find eigenvectors of all generators of every set, from coordinates in the factor."""
     # small decompositions one by one are slow on a GPU
     if factor.lower.device.type == "cuda" and isinstance(factor, GramFactor):
         return _in_batches(factor, sets, psi, memory_limit)
@@ -138,7 +138,7 @@ def unit_coefficients(
     for k, s in enumerate(sets):
         o = factor.counts[k]
         residual = None if isinstance(factor, GramFactor) else s.value
-        # s.table becomes the table of coefficients: nobody reads the coordinates after this
+        # s.table becomes the table of coefficients: the coordinates are not read after this
         found = smallest_eigenvectors(
             factor.lower[k, :o, :o], s.table, s.value, s.prefix, psi, residual=residual
         )
@@ -147,9 +147,9 @@ def unit_coefficients(
 
 
 def _in_batches(
-    factor: GrowingFactor, sets: list[Found], psi: float, memory_limit: int
+    factor: GrowingFactor, sets: list[VanishingTerms], psi: float, memory_limit: int
 ) -> list[Coefficients]:
-    """All point sets together, as many generators at a time as the memory limit allows."""
+    """Take all point sets together, as many generators at a time as the memory limit allows."""
     o, longest = factor.size, max(len(s.value) for s in sets)
     # some thirty vectors a generator: the Krylov basis, and what it is made from
     width = rows_within(memory_limit, len(sets) * 8 * 30 * (o + 1), at_least=16)
@@ -182,11 +182,11 @@ def _padded(pieces: list[Tensor], width: int) -> tuple[Tensor, Tensor]:
 
 
 def _over_prefix(block: Candidates, prefix: Tensor, *, residuals: bool) -> tuple[Tensor, Tensor]:
-    """Coordinates cut to the prefix (K, b, o), and residuals over it or squared norms (K, b)."""
+    """Cut coordinates to the prefix (K, b, o); return residuals over it or squared norms (K, b)."""
     if bool(block.accepted.any()):
         inside = torch.arange(block.coordinates.shape[-1], device=prefix.device) < prefix[..., None]
         coordinates = block.coordinates * inside
-    else:  # everyone met the same terms
+    else:  # all candidates met the same terms
         inside = torch.ones_like(prefix[..., None], dtype=torch.bool)
         coordinates = block.coordinates
     if block.residual is not None:
@@ -198,17 +198,19 @@ def _over_prefix(block: Candidates, prefix: Tensor, *, residuals: bool) -> tuple
     return coordinates, (block.square - coordinates.square().sum(-1)).clamp(min=0)
 
 
-def _keep_to_ball(decided: Decided, vanished: Tensor, before: list[int], rule: Rule) -> int | None:
-    """Position of the first candidate that does not vanish inside the l1 ball, if any.
+def _keep_to_ball(
+    solutions: BlockSolutions, vanished: Tensor, before: list[int], rule: Rule
+) -> int | None:
+    """Find the position of the first candidate that does not vanish inside the l1 ball.
 
     It is accepted then and every decision behind it forgotten: in the factor, in the block and in
     ``vanished``, in place.
     """
-    factor, block = decided.factor, decided.block
-    doubtful = vanished & (decided.tail.abs().sum(-1) > rule.radius)
+    factor, block = solutions.factor, solutions.block
+    doubtful = vanished & (solutions.tail.abs().sum(-1) > rule.radius)
     if not bool(doubtful.any()):
         return None
-    refused = outside_ball(decided, doubtful, rule)
+    refused = outside_ball(solutions, doubtful, rule)
     if refused is None:
         return None
     if len(factor.counts) > 1:
@@ -216,7 +218,7 @@ def _keep_to_ball(decided: Decided, vanished: Tensor, before: list[int], rule: R
     at = refused[1]
     block.accepted[:, at:] = False
     factor.truncate([before[0] + int(block.accepted[0].sum())])
-    factor.force(block.values[0, at])  # after the truncation, for it joins behind what stays
+    factor.force(block.values[0, at])  # after the truncation, because it joins behind what stays
     block.accepted[:, at] = True
     vanished[:, at:] = False
     return at

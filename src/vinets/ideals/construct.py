@@ -33,7 +33,7 @@ from vinets.ideals.ball import OracleLog
 from vinets.ideals.coefficients import (
     BallBinds,
     Coefficients,
-    Found,
+    VanishingTerms,
     block_outcome,
     unit_coefficients,
 )
@@ -56,41 +56,41 @@ class Construction:
     degrees: tuple[DegreeReport, ...]
     path: str
     oracle: OracleLog
-    steps: Tensor  # (g,) of the oracle
-    interrupted: bool = False  # after the last of the degrees
+    steps: Tensor  # (g,) steps of the oracle
+    interrupted: bool = False  # whether it was, after the last of the degrees
 
 
 @dataclass
 class PartialIdeal:
-    """What was found for one point set so far."""
+    """Terms and generators of one point set so far."""
 
     level: Level
     offset: int = 0  # position in O of the first term of the level below
     accepted: list[Index] = field(default_factory=list)
     leading: list[Index] = field(default_factory=list)
-    found: list[Found] = field(default_factory=list)
+    vanished: list[VanishingTerms] = field(default_factory=list)
     settled: list[Coefficients] = field(default_factory=list)
     degrees: list[DegreeReport] = field(default_factory=list)
 
-    def forget(self, degree: int, found: int) -> None:
-        """Go back to before ``degree`` began, when there were ``found`` blocks."""
-        del self.found[found:], self.leading[degree - 1 :], self.accepted[degree - 1 :]
+    def forget(self, degree: int, blocks: int) -> None:
+        """Go back to before ``degree`` began, when so many ``blocks`` had vanished."""
+        del self.vanished[blocks:], self.leading[degree - 1 :], self.accepted[degree - 1 :]
         self.degrees = [d for d in self.degrees if d.degree < degree]
 
 
 class Terms(Protocol):
-    """Where the values of candidates come from."""
+    """A source of the values of candidates."""
 
     n_variables: int
     lasting: bool  # whether what a block found still holds in the factor of later blocks
 
     def width(self, factor: GrowingFactor) -> int:
-        """How many candidates to decide at a time."""
+        """Return how many candidates to decide at a time."""
 
     def values(
         self, factor: GrowingFactor, sets: list[PartialIdeal], which: slice
     ) -> tuple[Tensor, Tensor]:
-        """Values (K, b, ·) of the candidates ``which`` of every set, and which exist (K, b)."""
+        """Return values (K, b, ·) of the candidates ``which``, and which of them exist (K, b)."""
 
     def accept(self, sets: list[PartialIdeal], accepted: list[Index]) -> None:
         """Hear which candidates of every set, by their places in its level, have joined O."""
@@ -104,7 +104,7 @@ def construct(
     orthogonal: bool,
     progress: Progress | None = None,
 ) -> list[Construction]:
-    """Order ideals and generators of several point sets over the same variables, in their order.
+    """Find order ideals and generators of several point sets over the same variables.
 
     ``points`` are tensors (m_k, n) of float64 on one device; ``orthogonal`` decides through an
     orthogonal factorisation rather than the Gram matrix. ``progress`` hears of every degree, and
@@ -117,7 +117,13 @@ def construct(
             coefficients = Coefficients(small.tail, small.lead, small.value, small.steps)
             return [_finished(points[0].shape[1], small, coefficients, "gram", small.log)]
     columns, constant = _stack(points, STORAGE[settings.precision])
-    factor = _factor(constant, rule, orthogonal)
+    factor: GrowingFactor
+    if orthogonal:
+        factor = OrthogonalFactor(constant, psi=rule.psi, unit=rule.unit)
+    elif rule.unit:
+        factor = GramFactor(constant, shift=rule.psi, threshold=0.0)
+    else:
+        factor = GramFactor(constant, shift=0.0, threshold=rule.psi)
     try:
         return grow(factor, InMemory(columns, settings), rule, settings, progress)
     except BallBinds:
@@ -133,17 +139,17 @@ def construct(
 
 def _finished(
     n_variables: int,
-    found: PartialIdeal | SmallIdeal,
+    ideal: PartialIdeal | SmallIdeal,
     coefficients: Coefficients,
     path: str,
     log: OracleLog,
     interrupted: bool = False,
 ) -> Construction:
     one = np.zeros((1, 0), dtype=np.int64)
-    order_ideal = TermSet.of_blocks(n_variables, [one, *found.accepted])
-    leading = TermSet.of_blocks(n_variables, [one[:0], *found.leading])
+    order_ideal = TermSet.of_blocks(n_variables, [one, *ideal.accepted])
+    leading = TermSet.of_blocks(n_variables, [one[:0], *ideal.leading])
     generators = PolynomialSet(order_ideal, leading, coefficients.tail, coefficients.lead)
-    value, degrees = coefficients.value, tuple(found.degrees)
+    value, degrees = coefficients.value, tuple(ideal.degrees)
     steps = coefficients.steps
     return Construction(order_ideal, generators, value, degrees, path, log, steps, interrupted)
 
@@ -155,7 +161,7 @@ def grow(
     settings: Settings,
     progress: Progress | None = None,
 ) -> list[Construction]:
-    """Degree by degree, all point sets of the factor in step."""
+    """Go degree by degree, all point sets of the factor in step."""
     watch = progress_of(progress)
     n_variables, interrupted = terms.n_variables, False
     sets = [PartialIdeal(first_border(n_variables)) for _ in factor.counts]
@@ -164,7 +170,7 @@ def grow(
     while any(len(s.level) for s in sets):
         if settings.max_degree is not None and degree > settings.max_degree:
             break
-        known = list(factor.counts), [len(s.found) for s in sets]
+        known = list(factor.counts), [len(s.vanished) for s in sets]
         try:
             _run_degree(factor, terms, sets, rule, settings, degree, log, watch)
         except KeyboardInterrupt:
@@ -190,8 +196,8 @@ def grow(
 def _settle(
     factor: GrowingFactor, sets: list[PartialIdeal], rule: Rule, settings: Settings
 ) -> None:
-    """Make coefficients of what was found since the last call; ``found`` of each set is emptied."""
-    gathered = [Found.joined(s.found, factor.counts[k]) for k, s in enumerate(sets)]
+    """Make coefficients of what vanished since the last call, and empty those lists."""
+    gathered = [VanishingTerms.joined(s.vanished, factor.counts[k]) for k, s in enumerate(sets)]
     if rule.unit:
         settled = unit_coefficients(factor, gathered, rule.psi, settings.memory_limit)
     else:
@@ -225,7 +231,7 @@ def _run_degree(
         values, valid = terms.values(factor, sets, slice(start, stop))
         before = list(factor.counts)  # decide() grows the factor; an undo goes back to here
         block = factor.decide(values, valid, settings.panel)
-        # only now, for the norms are there; of what was decided nothing is kept
+        # only now, because the norms are known here; nothing that was decided is kept
         if not bool(torch.isfinite(block.square).all()):
             raise ValueError(
                 f"terms of degree {degree} overflow on these points in {settings.precision}. "
@@ -235,9 +241,8 @@ def _run_degree(
         if outcome.refused is not None:  # the l1 ball binds: redo from the refused term on
             stop = start + outcome.refused + 1
         for k, s in enumerate(sets):
-            found = outcome.found[k]
-            s.found.append(found)
-            vanished[k].append(start + found.position)
+            s.vanished.append(outcome.vanished[k])
+            vanished[k].append(start + outcome.vanished[k].position)
             kept[k].append(start + outcome.accepted[k])
         terms.accept(sets, [places[-1] for places in kept])
         if not terms.lasting:
@@ -274,10 +279,10 @@ class InMemory:
         pass
 
     def width(self, factor: GrowingFactor) -> int:
-        """Candidates per block such that values, coordinates and coefficients fit the limit."""
+        """Count candidates whose values, coordinates and coefficients fit the limit."""
         n_sets, _, m = self.columns.shape
         copies = 3 if isinstance(factor, GramFactor) else 6  # residuals are vectors over the points
-        # and the coordinates grow with the terms that this block may accept
+        # the coordinates grow with the terms that this block may accept
         coordinates = 6 * (factor.size + self.settings.panel)
         per_candidate = n_sets * 8 * (copies * m + coordinates)
         return rows_within(self.settings.memory_limit, per_candidate, at_least=8)
@@ -285,7 +290,7 @@ class InMemory:
     def values(
         self, factor: GrowingFactor, sets: list[PartialIdeal], which: slice
     ) -> tuple[Tensor, Tensor]:
-        """Values (K, b, m), which the next block overwrites, and which exist."""
+        """Return values (K, b, m), which the next block overwrites, and which exist."""
         n_sets, capacity, m = factor.rows.shape
         parent = np.zeros((n_sets, which.stop - which.start), dtype=np.int64)
         variable = np.zeros_like(parent)
@@ -310,7 +315,7 @@ class InMemory:
 
 
 def _stack(points: list[Tensor], dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Variables (K, n, m) and the constant term over sqrt(m_k) (K, m), padded with zeros."""
+    """Stack variables (K, n, m) and the constant over sqrt(m_k) (K, m), padded with zeros."""
     longest = max(len(p) for p in points)
     columns = points[0].new_zeros(len(points), points[0].shape[1], longest, dtype=dtype)
     constant = points[0].new_zeros(len(points), longest, dtype=dtype)
@@ -320,11 +325,3 @@ def _stack(points: list[Tensor], dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         # products of rows are means over the points, and padding adds nothing to them.
         constant[k, : len(p)] = len(p) ** -0.5
     return columns, constant
-
-
-def _factor(constant: Tensor, rule: Rule, orthogonal: bool) -> GrowingFactor:
-    if orthogonal:
-        return OrthogonalFactor(constant, psi=rule.psi, unit=rule.unit)
-    if rule.unit:
-        return GramFactor(constant, shift=rule.psi, threshold=0.0)
-    return GramFactor(constant, shift=0.0, threshold=rule.psi)

@@ -1,4 +1,4 @@
-"""The part of ABM and OAVI that is the same: variable orders, the choice of path, the result."""
+"""The base of ABM and OAVI: variable orders, the choice of a factorisation, the result."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ from vinets.ideals.base import FittedIdeal, VanishingIdeal, largest, verified, w
 from vinets.ideals.construct import STORAGE, Construction, construct
 from vinets.ideals.report import FitReport
 from vinets.ideals.rule import Rule, Settings
-from vinets.ideals.streaming import (
-    Coarse,
+from vinets.ideals.stream import (
+    MomentsTooCoarse,
+    Stream,
     by_size,
     construct_stream,
     correlation_order,
     mean_squares,
 )
-from vinets.ideals.streams import Stream
 
-STREAM_MEMORY = 512 << 20
+STREAM_MEMORY = 512 << 20  # bytes
 VARIABLE_ORDERS = ("ascending", "descending", "pearson")
 
 
 def default_memory(device: torch.device) -> int:
-    """Working memory for a block: what caches like on a CPU, what fills a GPU."""
+    """Return the working memory for a block: what caches hold on a CPU, what fills a GPU."""
     return 4 << 30 if device.type == "cuda" else 16 << 20
 
 
@@ -53,7 +53,7 @@ class MonomialIdeal(VanishingIdeal):
 
     @abstractmethod
     def _rule(self) -> Rule:
-        """The rule that the parameters ask for; raises where they are outside their domain."""
+        """Return the rule that the parameters ask for; raise for those outside their domain."""
 
     @property
     def order_ideal_(self) -> NDArray[np.int16]:
@@ -108,8 +108,8 @@ class MonomialIdeal(VanishingIdeal):
         Parameters
         ----------
         source : array, LatentStore, re-iterable or callable
-            The points, as for :class:`~vinets.ideals.streams.Stream`, best scaled to [-1, 1]:
-            :func:`~vinets.ideals.streams.scale_stream` does that, in one more pass.
+            The points, as for :class:`~vinets.ideals.stream.Stream`, best scaled to [-1, 1]:
+            :func:`~vinets.ideals.stream.scale_stream` does that, in one more pass.
         n_points : int or None, default=None
             How many there are, for the time left in the first pass, where the source cannot tell.
         progress : Progress, "auto" or None, default=None
@@ -150,7 +150,9 @@ class MonomialIdeal(VanishingIdeal):
         orthogonal = coarse(1.0)
         try:
             built, top = build(orthogonal=orthogonal, coarse=None if orthogonal else coarse)
-        except Coarse:  # the size of the points, which is known only now, asks for the other path
+        except (
+            MomentsTooCoarse
+        ):  # the size of the points, which is known only now, asks for the other path
             built, top = build(orthogonal=True)
         warn_if_wide(self, top, stacklevel=3)
         assert stream.n_points is not None
@@ -192,7 +194,7 @@ class MonomialIdeal(VanishingIdeal):
 
 
 def needs_orthogonal(top: float, psi: float, settings: Settings) -> bool:
-    r"""Whether the Gram matrix is too coarse for this tolerance, on points up to ``top``.
+    r"""Tell whether the Gram matrix is too coarse for this tolerance, on points up to ``top``.
 
     Forming it loses :math:`\epsilon` relative to the largest mean square of a term, and
     coefficients amplify that; :math:`64\sqrt\epsilon` of the largest possible mean square leaves
@@ -221,7 +223,7 @@ def _describe(
         leading = _rename(generators.leading, order)
         generators = replace(generators, terms=order_ideal, leading=leading)
     report = FitReport(
-        seconds=0.0,  # of the whole batch, which the caller measures
+        seconds=0.0,  # the caller measures those of the whole batch
         n_points=n_points,
         n_variables=order_ideal.n_variables,
         n_terms=len(order_ideal),
@@ -238,7 +240,7 @@ def _describe(
 
 
 def _variable_order(points: Tensor, kind: str) -> Index | None:
-    """Variables from smallest to largest in the term order, None if that is their own."""
+    """List variables from smallest to largest in the term order, None if that is their own."""
     n = points.shape[1]
     if kind == "descending":
         return np.arange(n)[::-1].copy()
@@ -251,7 +253,7 @@ def _variable_order(points: Tensor, kind: str) -> Index | None:
 
 
 def _rename(terms: TermSet, order: Index) -> TermSet:
-    """Terms over the caller's variables, given that variable ``i`` here is ``order[i]`` there."""
+    """Name terms by the caller's variables: variable ``i`` here is ``order[i]`` there."""
     return TermSet(
         terms.n_variables, tuple(np.sort(order[block], axis=1) for block in terms.blocks)
     )

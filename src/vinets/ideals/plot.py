@@ -1,4 +1,4 @@
-"""Pictures of vanishing polynomials: zero sets in two and three variables, values by class.
+"""Draw vanishing polynomials: zero sets in two and three variables, values by class.
 
 Needs matplotlib, the extra ``plots``. What begins with ``plot`` draws on the axes ``ax`` that it is
 given, or on those of a new figure, and returns them.
@@ -113,7 +113,7 @@ def zero_triangles(
     window: tuple[float, float] = WINDOW,
     resolution: int = 25,
 ) -> NDArray[np.float64]:
-    """Triangles (t, 3, 3) near the zero set of a polynomial in three variables.
+    """Return triangles (t, 3, 3) near the zero set of a polynomial in three variables.
 
     Marching tetrahedra: every cube of the grid is cut into six tetrahedra along its diagonal, and
     the polynomial is taken as linear on each of them. Sorted by value, the corners of a tetrahedron
@@ -146,7 +146,7 @@ def zero_triangles(
 
 
 def values_by_class(ideals: ClassIdeals, points: Any, labels: ArrayLike) -> NDArray[np.float64]:
-    r"""Mean of :math:`|g(x)|` over the generators of one class and the points of another.
+    r"""Average :math:`|g(x)|` over the generators of one class and the points of another.
 
     Points are of shape (m, n), scaled as for the fit, and their labels among ``ideals.classes``.
     The result is of shape (K, K), with a row for the class of the polynomials and a column for
@@ -225,7 +225,7 @@ def _matrix(means: ArrayLike, shape: tuple[int, int], meaning: str) -> NDArray[n
 
 
 def _positions(polynomials: Polynomials, n: int, index: int | Sequence[int] | None) -> list[int]:
-    """Non-negative positions of the chosen polynomials, which have to be in ``n`` variables."""
+    """Return positions, from 0 on, of the chosen polynomials, which must be in ``n`` variables."""
     if polynomials.n_variables != n:
         raise ValueError(
             f"The polynomials must be in {n} variables to be drawn this way. Got "
@@ -241,8 +241,8 @@ def _positions(polynomials: Polynomials, n: int, index: int | Sequence[int] | No
 
 
 def _new_axes(**subplot: Any) -> Any:
-    """Axes of a new figure."""
-    # Inside of functions, for matplotlib is an extra, and the package works without it.
+    """Make axes of a new figure."""
+    # Imported here, because matplotlib is an extra and the package works without it.
     try:
         from matplotlib import pyplot
     except ImportError as error:

@@ -1,4 +1,4 @@
-r"""Which generators tell a class from the others.
+r"""Scores of generators by how well they tell a class from the others, and the choice by them.
 
 A generator of class :math:`k` is small on that class by construction. It is worth keeping if it is
 not small on the others: the paper ranks by
@@ -29,7 +29,7 @@ from vinets.ideals.base import VanishingIdeal
 from vinets.ideals.classwise import ClassIdeals
 
 SCORES = ("separation", "normalized")
-FLOOR = 1e-6  # below this a generator's own value is rounding, not noise of the class
+MIN_OWN_VALUE = 1e-6  # a smaller value of a generator on its class is rounding, not noise
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +77,7 @@ class PrunedIdeals:
 
 
 def mean_absolute_values(ideals: ClassIdeals, Z: Tensor, y: Tensor) -> tuple[Tensor, ...]:
-    """Mean of ``|p|`` over the points of every class: per class of generators, (K, |G_k|).
+    """Average ``|p|`` over the points of every class: per class of generators, (K, |G_k|).
 
     On a CPU, classes go to several processes where a ``joblib.parallel_config`` says so.
     """
@@ -126,7 +126,7 @@ def score(ideals: ClassIdeals, Z: Tensor, y: Tensor, kind: str = "separation") -
         others = np.delete(table, k, axis=0)
         # a single class has no others: its generators are ranked by their own values
         best = others.min(axis=0) if len(others) else table[k]
-        values.append(best / np.maximum(table[k], FLOOR) if kind == "normalized" else best)
+        values.append(best / np.maximum(table[k], MIN_OWN_VALUE) if kind == "normalized" else best)
     return PruningScores(kind, tuple(values), tuple(means))
 
 
@@ -160,7 +160,7 @@ def prune(ideals: ClassIdeals, scores: PruningScores, keep: float | int) -> Prun
         raise parameter_error("prune", "keep", accepted, keep)
     polynomials, kept_scores = [], []
     for ideal, values in zip(ideals.ideals, scores.values, strict=True):
-        # less a little, for 0.07 * 100 is 7.000000000000001
+        # less a little, because 0.07 * 100 is 7.000000000000001
         part = int(np.ceil(keep * len(values) - 1e-9))
         count = part if share else min(int(keep), len(values))
         # stable: of equal scores the generator of lower degree stays
@@ -171,7 +171,7 @@ def prune(ideals: ClassIdeals, scores: PruningScores, keep: float | int) -> Prun
 
 
 def as_polynomials(generators: Any) -> PolynomialSet:
-    """Generators over monomials, whatever the algorithm that found them."""
+    """Return generators over monomials, whatever the algorithm that found them."""
     if isinstance(generators, CompositionSet):
         return generators.expanded
     return generators

@@ -1,4 +1,4 @@
-"""What a fit reports about itself."""
+"""The report of a fit: sizes, seconds, and how it was decided."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class DegreeReport:
 
 @dataclass(frozen=True)
 class FitReport:
-    """How a fit went.
+    """The course of a fit.
 
     Attributes
     ----------
@@ -71,7 +71,7 @@ class FitReport:
     interrupted: bool = False
 
     def __str__(self) -> str:
-        """A few lines that a person can read."""
+        """Write a few lines for people to read."""
         lines = [
             f"{counted(self.n_generators, 'generator')}, {counted(self.n_terms, 'term')}; "
             f"{counted(self.n_points, 'point')} in {counted(self.n_variables, 'variable')}; "

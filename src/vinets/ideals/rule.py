@@ -1,4 +1,4 @@
-"""When a candidate vanishes, and how to run: the two things a construction is told."""
+"""The rule by which candidates vanish, and the settings of a construction."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Rule:
-    """When a candidate vanishes.
+    """The rule by which a candidate vanishes.
 
     ``unit``: its best combination with unit coefficient vector has mean square at most ``psi``;
     otherwise the combination with leading coefficient 1, whose other coefficients have l1 norm at
-    most ``radius``, and are found by ``oracle``. Where that starts, and when it stops, is told by
+    most ``radius``, and are found by ``oracle``. Where that starts, and when it stops, is given by
     ``start``, ``stop`` and ``tol``, see :class:`~vinets.ideals.oavi.OAVI`.
     """
 
@@ -26,7 +26,7 @@ class Rule:
 
 @dataclass(frozen=True)
 class Settings:
-    """How to run: of these only the degree, the border and low precision change the result."""
+    """Settings of a run; only the degree, the border and low precision change the result."""
 
     max_degree: int | None = None
     border: str = "groebner"

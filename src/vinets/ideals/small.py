@@ -4,8 +4,8 @@ A step of torch costs several times what it computes where there are a few hundr
 coordinates :math:`W` of candidates :math:`V` in the factor of the terms accepted before, the Schur
 complement :math:`VV^\top - WW^\top - sI` is factored row by row, and rows whose pivot is too small
 are skipped; they vanish. A short border is decided by one such elimination. Of a longer one, only
-what is not small already is, panel by panel. What grows beyond :data:`SMALL` and :data:`NUMBERS` is
-left to the general construction.
+what is not small already is, panel by panel. What grows beyond :data:`MAX_BORDER_TERMS` and
+:data:`MAX_BORDER_NUMBERS` is left to the general construction.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ from vinets.oracles import ORACLES, LeastSquaresBatch
 
 Array = NDArray[np.float64]
 
-SMALL = 1024  # terms of a border
-TERMS = 128  # of the order ideal
-NUMBERS = 1 << 18  # in the values of a border
-DENSE = 1 << 17  # numbers, cubes of sizes: decomposed one by one up to here
+MAX_BORDER_TERMS = 1024
+MAX_ACCEPTED_TERMS = 128
+MAX_BORDER_NUMBERS = 1 << 18  # values of the terms of a border on all points
+MAX_DENSE_WORK = 1 << 17  # sum of the cubes of sizes that are decomposed one by one
 NOTHING = torch.zeros(0, dtype=torch.float64)
 
 
 @dataclass
 class SmallIdeal:
-    """What was found: terms by degree, and coefficients over all accepted ones."""
+    """Terms by degree, and coefficients of the generators over all accepted ones."""
 
     accepted: list[Index] = field(default_factory=list)
     leading: list[Index] = field(default_factory=list)
@@ -54,7 +54,7 @@ class SmallIdeal:
 
 
 @dataclass
-class _Decided:
+class _Border:
     """Candidates of one border, and which of them vanished over a prefix of the accepted terms."""
 
     values: Array  # (b, m)
@@ -66,13 +66,13 @@ class _Decided:
 
     @property
     def prefix(self) -> Index:
-        """How many terms the others have met (g,)."""
+        """Numbers of terms that the others have met (g,)."""
         return self.met + np.array(self.rest) - np.arange(len(self.rest))
 
 
 @dataclass
-class _Vanished:
-    """What vanished in all degrees, and the accepted terms with their factor."""
+class _BorderedSystems:
+    """The candidates that vanished in all degrees, and the accepted terms with their factor."""
 
     terms: Array  # (o, m) values
     lower: Array  # (o, o)
@@ -90,19 +90,19 @@ def construct_small(points: Tensor, rule: Rule, settings: Settings) -> SmallIdea
     shift, threshold = (rule.psi, 0.0) if rule.unit else (0.0, rule.psi)
     terms, lower = np.full((1, m), m**-0.5), np.full((1, 1), (1.0 - shift) ** 0.5)
     ideal, level, below, degree = SmallIdeal(), first_border(n), 0, 1
-    found: list[_Decided] = []
+    borders: list[_Border] = []
     while len(level):
         begin, o = time.perf_counter(), len(terms)
-        if o > TERMS or not _fits(len(level), m):
+        if o > MAX_ACCEPTED_TERMS or not _fits(len(level), m):
             return None
         values = terms.take(below + level.parent, 0)
         values *= columns.take(level.variable, 0)
         decided = _decide(terms, lower, values, shift, threshold, settings.panel)
         if not math.isfinite(decided.square.max()):
-            return None  # where the reason is told
+            return None  # the general construction gives the reason
         taken, rest = decided.taken, decided.rest
         if rest:
-            found.append(decided)
+            borders.append(decided)
         ideal.accepted.append(level.rows.take(taken, 0))
         ideal.leading.append(level.rows.take(rest, 0))
         seconds = time.perf_counter() - begin
@@ -116,26 +116,32 @@ def construct_small(points: Tensor, rule: Rule, settings: Settings) -> SmallIdea
             break
         level = next_border(level.take(np.array(taken)), n, settings.border)
         below, degree = o, degree + 1
-    if not found:
+    if not borders:
         ideal.tail = torch.zeros(0, len(terms), dtype=torch.float64)
         return ideal
-    vanished = _Vanished(
+    vanished = _BorderedSystems(
         terms,
         lower,
-        np.concatenate([d.square.take(d.rest) for d in found]),
-        np.concatenate([widened(d.coordinates.take(d.rest, 0), len(terms)) for d in found]),
-        np.concatenate([d.prefix for d in found]),
+        np.concatenate([d.square.take(d.rest) for d in borders]),
+        np.concatenate([widened(d.coordinates.take(d.rest, 0), len(terms)) for d in borders]),
+        np.concatenate([d.prefix for d in borders]),
     )
     if not rule.unit:
         return _leading(ideal, vanished, rule)
-    if len(vanished.prefix) * (len(terms) + 1) ** 3 > DENSE:
-        return _by_factor(ideal, vanished, rule.psi)
-    return _one_by_one(ideal, vanished, np.concatenate([d.values.take(d.rest, 0) for d in found]))
+    if len(vanished.prefix) * (len(terms) + 1) ** 3 > MAX_DENSE_WORK:
+        # the eigenvectors of the bordered Gram matrices, all of them through the factor
+        factor, coordinates, square, prefix = map(
+            torch.from_numpy, (lower, vanished.coordinates, vanished.square, vanished.prefix)
+        )
+        found = smallest_eigenvectors(factor, coordinates, square, prefix, rule.psi)
+        ideal.tail, ideal.lead, ideal.value = found
+        return ideal
+    return _one_by_one(ideal, vanished, np.concatenate([d.values.take(d.rest, 0) for d in borders]))
 
 
 def _decide(
     terms: Array, lower: Array, values: Array, shift: float, threshold: float, panel: int
-) -> _Decided:
+) -> _Border:
     """Decide the candidates ``values`` (b, m) as one after the other."""
     # the factor is small and, above the tolerances of this path, well conditioned
     known = values @ (dtrtri(lower, lower=1)[0] @ terms).T
@@ -149,13 +155,13 @@ def _decide(
         gap = square - shift - _squares(known)
         taken, coordinates = _by_panels(values, known, gap, shift, threshold, panel)
     rest = sorted(set(range(len(values))).difference(taken))
-    return _Decided(values, square, coordinates, taken, rest, len(terms))
+    return _Border(values, square, coordinates, taken, rest, len(terms))
 
 
 def _eliminate(
     gram: Array, known: Array, shift: float, threshold: float
 ) -> tuple[list[int], Array]:
-    """Positions of those that join, and coordinates of all along them."""
+    """Find the positions of those that join, and coordinates of all along them."""
     schur = gram - known @ known.T
     schur.ravel()[:: len(schur) + 1] -= shift  # a view
     return pivots_of(schur, threshold)
@@ -164,7 +170,7 @@ def _eliminate(
 def _by_panels(
     values: Array, known: Array, gap: Array, shift: float, threshold: float, panel: int
 ) -> tuple[list[int], Array]:
-    """The same for many candidates: most have a small ``gap`` (b,), and only the rest can join."""
+    """Decide many candidates: most have a small ``gap`` (b,), and only the rest can join."""
     taken: list[int] = []
     everyone = np.arange(len(values))[:, None]
     open_ = (gap > threshold).nonzero()[0]
@@ -187,7 +193,7 @@ def _by_panels(
 
 
 def _fits(count: int, m: int) -> bool:
-    return count <= SMALL and count * m <= NUMBERS
+    return count <= MAX_BORDER_TERMS and count * m <= MAX_BORDER_NUMBERS
 
 
 def _squares(rows: Array) -> Array:
@@ -195,8 +201,8 @@ def _squares(rows: Array) -> Array:
     return total
 
 
-def _leading(ideal: SmallIdeal, v: _Vanished, rule: Rule) -> SmallIdeal | None:
-    """Coefficients by least squares or by the oracle; None if they leave the ball."""
+def _leading(ideal: SmallIdeal, v: _BorderedSystems, rule: Rule) -> SmallIdeal | None:
+    """Find coefficients by least squares or by the oracle; None if they leave the ball."""
     ideal.lead = torch.ones(len(v.square), dtype=torch.float64)
     ideal.steps = torch.zeros(len(v.square), dtype=torch.int64)
     quick = rule.start == "least-squares" and rule.stop == "vanishing"
@@ -226,8 +232,8 @@ def _leading(ideal: SmallIdeal, v: _Vanished, rule: Rule) -> SmallIdeal | None:
     return ideal
 
 
-def _problem(v: _Vanished, radius: float) -> LeastSquaresBatch:
-    """What the oracles are asked; beyond the prefix, linear parts do not count."""
+def _problem(v: _BorderedSystems, radius: float) -> LeastSquaresBatch:
+    """Make the problems of the oracles; beyond the prefix, linear parts do not count."""
     linear = v.coordinates @ v.lower.T
     return LeastSquaresBatch(
         torch.from_numpy(v.lower @ v.lower.T)[None],
@@ -239,18 +245,8 @@ def _problem(v: _Vanished, radius: float) -> LeastSquaresBatch:
     )
 
 
-def _by_factor(ideal: SmallIdeal, v: _Vanished, psi: float) -> SmallIdeal:
-    """Eigenvectors of the bordered Gram matrices, all of them through the factor."""
-    lower, coordinates, square, prefix = map(
-        torch.from_numpy, (v.lower, v.coordinates, v.square, v.prefix)
-    )
-    found = smallest_eigenvectors(lower, coordinates, square, prefix, psi)
-    ideal.tail, ideal.lead, ideal.value = found
-    return ideal
-
-
-def _one_by_one(ideal: SmallIdeal, v: _Vanished, own: Array) -> SmallIdeal | None:
-    """The same by one decomposition each, ``own`` (g, m) their values; None if LAPACK fails."""
+def _one_by_one(ideal: SmallIdeal, v: _BorderedSystems, own: Array) -> SmallIdeal | None:
+    """Find the eigenvectors one by one, ``own`` (g, m) their values; None if LAPACK fails."""
     g, o = v.coordinates.shape
     rows = np.concatenate([v.terms, own])
     gram = rows @ rows.T

@@ -18,7 +18,7 @@ from vinets.ideals.abm import check_psi
 from vinets.ideals.base import FittedIdeal, RoundingWarning, VanishingIdeal
 from vinets.ideals.report import DegreeReport, FitReport
 
-DRIFT = 1e-8  # of polynomials of mean square 1, between two ways to compute them
+MAX_DRIFT = 1e-8  # between two ways to compute polynomials of mean square 1
 
 
 class VCA(VanishingIdeal):
@@ -113,7 +113,13 @@ def _components(
     while len(right) and (max_degree is None or len(levels) < max_degree):
         begin = time.perf_counter()
         progress.start(f"degree {len(levels) + 1}", 0)
-        _afford(len(right), limit)
+        need = 3 * 8 * len(right) ** 2  # bytes of the full rotation, the span, and their product
+        if need > limit:
+            raise MemoryError(
+                f"VCA has {len(right)} candidates in the next degree, whose decomposition takes "
+                f"about {format_bytes(need)}, more than memory_limit ({format_bytes(limit)}): "
+                "lower max_degree, raise psi, or raise memory_limit."
+            )
         products = here.products(left, right)
         projection, remainder = _project(products, here.kept)
         span = _independent(levels, projection, left, right, points)
@@ -121,9 +127,9 @@ def _components(
         noise = 64 * torch.finfo(points.dtype).eps * float(products.square().mean(0).sum().sqrt())
         keep, vanish = _range_and_null(remainder, span, max(psi**0.5, noise))
         level = CompositionLevel(left, right, projection, keep, vanish)
-        # what evaluation makes of it, level upon level, where errors grow with the degree
+        # evaluation goes level upon level, and its errors grow with the degree
         found, evaluated = remainder @ keep, again.remainder(level) @ keep
-        if not bool(((evaluated - found).abs() <= DRIFT).all()):
+        if not bool(((evaluated - found).abs() <= MAX_DRIFT).all()):
             warnings.warn(
                 f"VCA ends at degree {len(levels) + 1}: polynomials that are built on those of "
                 "that degree would be mostly rounding. Raise psi, or lower max_degree.",
@@ -145,7 +151,7 @@ def _components(
             left, right = left[left <= right], right[left <= right]
     generators = CompositionSet(n, tuple(levels), limit)
     report = FitReport(
-        seconds=0.0,  # of the whole batch, which the caller measures
+        seconds=0.0,  # the caller measures those of the whole batch
         n_points=m,
         n_variables=n,
         n_terms=here.kept.shape[1],
@@ -160,9 +166,9 @@ def _components(
 
 
 def _project(products: Tensor, kept: Tensor) -> tuple[Tensor, Tensor]:
-    """Projection (f, c) of the candidates (m, c) on what is kept, and what is left of them.
+    """Project the candidates (m, c) on what is kept, (f, c); return what is left of them too.
 
-    Twice, for after one projection a small remainder may be mostly rounding.
+    Twice, because after one projection a small remainder may be mostly rounding.
     """
     projection = kept.mT @ products / len(products)
     remainder = products - kept @ projection
@@ -177,7 +183,7 @@ def _independent(
     right: Tensor,
     points: Tensor,
 ) -> Tensor:
-    """Orthonormal combinations (c, r) of the candidates without those that are identically zero.
+    """Find orthonormal combinations (c, r) of the candidates, none of them identically zero.
 
     A polynomial that is zero on random points in general position is the zero polynomial.
     """
@@ -197,7 +203,7 @@ def _independent(
 
 
 def _range_and_null(remainder: Tensor, span: Tensor, threshold: float) -> tuple[Tensor, Tensor]:
-    """Rotations of what is left of the candidates to components above the threshold or not."""
+    """Rotate what is left of the candidates to components above the threshold, and others."""
     # full: with fewer points than candidates the directions without a singular value vanish, too
     scaled = remainder @ span / len(remainder) ** 0.5
     _, sizes, rotation = torch.linalg.svd(scaled, full_matrices=True)
@@ -207,13 +213,3 @@ def _range_and_null(remainder: Tensor, span: Tensor, threshold: float) -> tuple[
     rotation = rotation * torch.where(largest < 0, -1.0, 1.0)
     above = int((sizes > threshold).sum())
     return rotation[:above].mT / sizes[:above], rotation[above:].mT
-
-
-def _afford(candidates: int, limit: int) -> None:
-    need = 3 * 8 * candidates**2  # the full rotation, the span, and their product
-    if need > limit:
-        raise MemoryError(
-            f"VCA has {candidates} candidates in the next degree, whose decomposition takes about "
-            f"{format_bytes(need)}, more than memory_limit ({format_bytes(limit)}): lower "
-            "max_degree, raise psi, or raise memory_limit."
-        )

@@ -1,10 +1,10 @@
 """Cut a network and look at what flows through the cut."""
 
+from vinets.latent.collect import Latents, LatentStore, collect_latents
 from vinets.latent.cut import CutPoint, StoppedNetwork, cut_points, truncate
 from vinets.latent.pca import PCA, Projection, fit_pca
 from vinets.latent.reader import LatentReader, LatentShape
 from vinets.latent.rescale import Rescale, moments
-from vinets.latent.store import LatentStore, collect_latents
 
 __all__ = [
     "PCA",
@@ -12,6 +12,7 @@ __all__ = [
     "LatentReader",
     "LatentShape",
     "LatentStore",
+    "Latents",
     "Projection",
     "Rescale",
     "StoppedNetwork",

@@ -1,29 +1,274 @@
-"""Cut a network and run the training data through what is left."""
+"""Latents: cut a network, run data through what is left, keep what comes out with its labels."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import Any, TypeVar, cast
+from itertools import chain
+from mmap import ACCESS_COPY, mmap
+from tempfile import TemporaryFile, gettempdir
+from typing import IO, Any, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
 
-from vinets.core.device import device_of, each
+from vinets.core.checks import format_bytes, optional_positive_int, parameter_error, rows_within
+from vinets.core.device import Inputs, call, device_of, each, evaluating
 from vinets.core.options import flat
 from vinets.core.progress import Progress, progress_of
 from vinets.core.settings import LatentOptions
-from vinets.data.labels import choose_per_class
+from vinets.data.digest import examples_digest
+from vinets.data.source import choose_per_class
 from vinets.data.sources import as_source
 from vinets.latent.cut import resolve_cut, truncate
 from vinets.latent.reader import LatentReader
-from vinets.latent.seen import also_trained_on
-from vinets.latent.store import LatentStore, collect_latents
-from vinets.models.records import Record, input_fields
-from vinets.models.sources import source_of
+from vinets.models.facts import Record, input_fields, trained_on
+from vinets.models.records import source_of
 
 T = TypeVar("T")
+
+MEMORY_LIMIT = 2 << 30  # bytes
+CHUNK_BYTES = 64 << 20
+DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+
+
+@dataclass(eq=False, repr=False)
+class LatentStore:
+    """Latents ``(m, ...)`` with labels ``(m,)``.
+
+    Build one by :meth:`from_tensor` or :func:`vinets.latent.collect_latents`.
+
+    Examples
+    --------
+    >>> values = torch.tensor([[1.0], [2.0], [3.0]])
+    >>> store = LatentStore.from_tensor(values, torch.tensor([0, 1, 0]))
+    >>> len(store), store.shape
+    (3, (1,))
+    >>> store.of_class(0)
+    tensor([[1.],
+            [3.]])
+    """
+
+    runs: Callable[[], Iterable[Tensor]]  # starts a pass: tensors (b, ...) in order, of any lengths
+    labels: Tensor  # integers (m,), on the device of the latents
+    shape: tuple[int, ...]  # one latent, without the batch
+    dtype: torch.dtype  # as stored
+    memory_limit: int = MEMORY_LIMIT  # the most bytes that tensor() and of_class() may allocate
+
+    @classmethod
+    def from_tensor(
+        cls, values: Tensor | Sequence[Tensor], labels: Tensor, *, memory_limit: int = MEMORY_LIMIT
+    ) -> LatentStore:
+        """Keep latents in memory, not copied: ``(m, ...)``, or runs ``(b, ...)`` in a row."""
+        runs = (values,) if isinstance(values, Tensor) else tuple(values)
+        kinds = {(run.dtype, tuple(run.shape[1:])) for run in runs}
+        if len(kinds) != 1 or runs[0].ndim < 2 or not runs[0].is_floating_point():
+            got = ", ".join(f"{run.dtype} {tuple(run.shape)}" for run in runs[:3])
+            raise parameter_error("LatentStore", "values", "floats of one shape (m, ...)", got)
+        count = sum(len(run) for run in runs)
+        if labels.shape != (count,) or labels.is_floating_point() or labels.is_complex():
+            got = f"{labels.dtype} {tuple(labels.shape)}"
+            raise parameter_error("LatentStore", "labels", f"{count} integers, one a latent", got)
+        labels = labels.detach().to(runs[0].device, torch.int64)
+        return cls(lambda: runs, labels, tuple(runs[0].shape[1:]), runs[0].dtype, memory_limit)
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __repr__(self) -> str:
+        return f"LatentStore({len(self)} latents of shape {self.shape}, {self.dtype})"
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the latents as they are stored."""
+        return len(self) * self._size * self.dtype.itemsize
+
+    def chunks(self, size: int | None = None) -> Iterator[tuple[Tensor, Tensor]]:
+        """Pass over the store in order: float32 latents ``(b, ...)`` and labels ``(b,)``.
+
+        A chunk has ``size`` latents, the last perhaps fewer; None: about 64 MiB of them.
+        """
+        rows = optional_positive_int("LatentStore.chunks", "size", size)
+        if rows is None:
+            rows = rows_within(CHUNK_BYTES, 4 * self._size)
+        start = 0
+        for values in _rechunk(self.runs(), rows):
+            # Latents that are float32 already are views of the store: not to be written to.
+            yield values.to(torch.float32), self.labels[start : start + len(values)]
+            start += len(values)
+
+    def tensor(self) -> Tensor:
+        """Return all latents in one float32 tensor ``(m, ...)``."""
+        first = next(iter(self.runs()))
+        if len(first) == len(self) and first.dtype == torch.float32:
+            return first  # what is stored, not a copy: the limit is on new memory
+        return self._gather(torch.ones_like(self.labels, dtype=torch.bool), "all latents")
+
+    def of_class(self, k: int) -> Tensor:
+        """Return the latents with label ``k``, in order, as float32 ``(m_k, ...)``."""
+        wanted = self.labels == k
+        if not bool(wanted.any()):
+            present = f"one of the labels {self.labels.unique().tolist()}"
+            raise parameter_error("LatentStore.of_class", "k", present, k)
+        return self._gather(wanted, f"class {k}")
+
+    @property
+    def _size(self) -> int:
+        return torch.Size(self.shape).numel()
+
+    def _gather(self, wanted: Tensor, what: str) -> Tensor:
+        """Return the latents where ``wanted`` ``(m,)`` is True; one allocation, one pass."""
+        count = int(wanted.sum())
+        need = 4 * count * self._size
+        if need > self.memory_limit:
+            raise MemoryError(
+                f"A tensor of {what} ({count} of shape {self.shape}) takes {format_bytes(need)}, "
+                f"more than memory_limit ({format_bytes(self.memory_limit)}): read chunks(), or "
+                "raise memory_limit."
+            )
+        gathered = self.labels.new_empty((count, *self.shape), dtype=torch.float32)
+        start = filled = 0
+        for values in self.runs():
+            # Assignment converts to float32 run by run, without a second copy of everything.
+            rows = wanted[start : start + len(values)].nonzero().squeeze(1)
+            gathered[filled : filled + len(rows)] = values[rows]
+            start += len(values)
+            filled += len(rows)
+        return gathered
+
+
+def _rechunk(runs: Iterable[Tensor], rows: int) -> Iterator[Tensor]:
+    """Give the same rows in tensors of ``rows`` rows; the last may be shorter."""
+    held: list[Tensor] = []
+    missing = rows
+    for values in runs:
+        while len(values):
+            held.append(values[:missing])
+            values = values[missing:]
+            missing -= len(held[-1])
+            if missing == 0:
+                # A single piece is handed out as it is, a view of its run.
+                yield held[0] if len(held) == 1 else torch.cat(held)
+                held, missing = [], rows
+    if held:
+        yield held[0] if len(held) == 1 else torch.cat(held)
+
+
+def collect_latents(
+    network: nn.Module,
+    batches: Iterable[tuple[Inputs, Tensor]],
+    *,
+    memory_limit: int = MEMORY_LIMIT,
+    progress: Callable[[int], None] | None = None,
+) -> LatentStore:
+    """Collect latents and labels of all examples, in the order of the batches.
+
+    The network runs in eval mode and without gradients; its training flags are restored.
+
+    Parameters
+    ----------
+    network : Module
+        Maps inputs to latents ``(b, ...)``: a truncated network with a reader behind it.
+    batches : iterable of (inputs, labels)
+        They are moved to the device of the network. Labels are integers ``(b,)``.
+    memory_limit : int, default=2 GiB
+        The most bytes to hold in memory, on the device of the network's output. Where the latents
+        take more, all of them go into a temporary file without a name, which is mapped into memory
+        and disappears with the store.
+    progress : callable or None, default=None
+        Called with the number of examples done so far, after every batch.
+
+    Examples
+    --------
+    >>> batches = [(torch.ones(2, 3), torch.tensor([0, 1]))]
+    >>> collect_latents(nn.Flatten(), batches)
+    LatentStore(2 latents of shape (3,), torch.float32)
+    """
+    values: list[Tensor] = []
+    labels: list[Tensor] = []
+    nbytes, file = 0, None
+    with ExitStack() as stack:
+        for latents, targets in _run(network, batches, progress):
+            values.append(latents)
+            labels.append(targets)
+            nbytes += latents.nbytes
+            if nbytes > memory_limit:
+                file = file or stack.enter_context(TemporaryFile())
+                values = [_moved(file, values)]
+        if file is not None:
+            file.flush()
+            # The mapping outlives the file. It is a private one, because torch warns of buffers
+            # that cannot be written to.
+            mapped = mmap(file.fileno(), 0, access=ACCESS_COPY)
+            (kind,) = values
+            values = [torch.frombuffer(mapped, dtype=kind.dtype).view(-1, *kind.shape[1:])]
+    if not values:
+        raise ValueError("There are no latents to keep: the batches hold no examples.")
+    return LatentStore.from_tensor(values, torch.cat(labels), memory_limit=memory_limit)
+
+
+def _moved(file: IO[bytes], values: list[Tensor]) -> Tensor:
+    """Append latents to a file, and return an empty tensor of their kind on the CPU."""
+    kind = values[0][:0].cpu()
+    for one in values:
+        if (one.dtype, one.shape[1:]) != (kind.dtype, kind.shape[1:]):
+            got = f"{one.dtype} {tuple(one.shape[1:])} behind {kind.dtype} {tuple(kind.shape[1:])}"
+            raise ValueError(f"Latents must have one shape and dtype. Got {got} instead.")
+        try:
+            file.write(one.cpu().view(torch.uint8).numpy().data)
+        except OSError as error:
+            raise OSError(
+                f"The latents exceed memory_limit, and cannot be written to {gettempdir()} "
+                f"({error.strerror}). Pass fewer examples per class, a larger memory_limit, or "
+                "another folder in TMPDIR."
+            ) from None
+    return kind
+
+
+def _run(
+    network: nn.Module,
+    batches: Iterable[tuple[Inputs, Tensor]],
+    report: Callable[[int], None] | None,
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Give the latents and labels of every batch."""
+    # A network without tensors has no device, and None leaves the inputs where they are.
+    device = next((t.device for t in chain(network.parameters(), network.buffers())), None)
+    done = 0
+    for inputs, labels in batches:
+        if not isinstance(labels, Tensor) or labels.ndim != 1 or labels.is_floating_point():
+            got = tuple(labels.shape) if isinstance(labels, Tensor) else type(labels).__name__
+            raise ValueError(
+                "Batches must be pairs of inputs and integer labels (b,). "
+                f"Got labels {got} instead."
+            )
+        count = len(labels)
+        if not count:
+            continue
+        with evaluating(network):  # a generator must not leave the mode of others changed
+            latents = call(network, each(inputs, lambda tensor: tensor.to(device)))
+        if not isinstance(latents, Tensor):
+            raise ValueError(
+                f"The network must return a Tensor. Got {type(latents).__name__} instead. "
+                "Put a LatentReader behind it."
+            )
+        sound = latents.ndim >= 2 and len(latents) == count and 0 not in latents.shape[1:]
+        if not sound or latents.dtype not in DTYPES:
+            raise ValueError(
+                f"The network must return floats ({count}, ...) for {count} examples. "
+                f"Got {latents.dtype} {tuple(latents.shape)} instead."
+            )
+        # A copy, since the output may be a view of something large or of the inputs, which their
+        # owner may fill anew for the next batch.
+        copied = latents.detach().clone(memory_format=torch.contiguous_format)
+        yield copied, labels.detach().to("cpu", torch.int64)
+        done += count
+        if report is not None:
+            report(done)
+
+
+# --- latents of a cut network -----------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,13 +276,13 @@ class Latents:
     """A truncated network with latents of its training data, ready for any head."""
 
     backbone: nn.Module  # the truncated network
-    reader: LatentReader  # what is read from its output
+    reader: LatentReader  # reads its output
     store: LatentStore  # latents (m, C, P) and labels
     fit: Tensor  # (m,), True for the examples that ideals are fitted to
     check: Tensor  # (m,), True for those that score the generators
-    record: Record  # what the network is made of
+    record: Record
     uncut: nn.Module  # the network that was cut
-    seconds: float  # of wall-clock time
+    seconds: float  # by the clock
     _memo: dict[str, tuple[Hashable, Any]] = field(default_factory=dict, repr=False)
 
     def once(self, name: str, key: Hashable, make: Callable[[], T]) -> T:
@@ -70,7 +315,7 @@ class Latents:
 
     @property
     def device(self) -> torch.device:
-        """Where the backbone lies."""
+        """Device of the backbone."""
         return device_of(self.backbone)
 
 
@@ -103,7 +348,7 @@ def collect(
     name = resolve_cut(model, cut, on_device)
     backbone = truncate(model, name, on_device)
     reader = LatentReader(options.read, pool=options.pool, channels_last=options.channels_last)
-    # a quarter as many again, to score the generators on points they were not fitted to
+    # A quarter as many again score the generators, on points that they were not fitted to.
     most = options.per_class
     chosen = choose_per_class(source.labels, most and most + -(-most // 4), seed)
     part = source.subset(chosen)
@@ -122,15 +367,14 @@ def collect(
         memory_limit=options.memory_limit,
         progress=advance,
     )
-    given = getattr(source, "preprocessing", None)  # only sources of images have one
-    preprocessing = None if given is None else given.to_dict()
+    reading = getattr(source, "preprocessing", None)  # only sources of images have one
     record = Record(
         name,
         input_fields(example),
         source_of(model),
         tuple(source.classes),
-        preprocessing,
-        data=also_trained_on(model, source),
+        None if reading is None else reading.to_dict(),
+        data=trained_on(model, then=examples_digest(source)),
     )
     seconds = time.perf_counter() - begin
     fit, check = _fit_and_check(store.labels.cpu(), options, seed)
@@ -149,12 +393,12 @@ class _Read(nn.Module):
 
 
 def _fit_and_check(labels: Tensor, options: LatentOptions, seed: int) -> tuple[Tensor, Tensor]:
-    """Masks of the examples to fit to and of those to score on: four fifths, and the rest."""
+    """Return masks of the examples to fit to, four fifths, and of those to score on, the rest."""
     fit = torch.zeros(len(labels), dtype=torch.bool)
     classes = labels.unique().tolist()
     for k in classes:
         members = (labels == k).nonzero()[:, 0]
-        count = max(1, len(members) * 4 // 5)  # of a class with one example, that one
+        count = max(1, len(members) * 4 // 5)  # at least one, if that is all
         draw = torch.randperm(len(members), generator=torch.Generator().manual_seed(seed))
         fit[members[draw[:count]]] = True
     most = options.per_class
@@ -162,6 +406,6 @@ def _fit_and_check(labels: Tensor, options: LatentOptions, seed: int) -> tuple[T
         check = torch.zeros_like(fit)
         check[choose_per_class(labels, max(1, most // 4), seed)] = True
         return torch.ones_like(fit), check
-    # a class with no example left over would have no scores
+    # A class with no example left over would have no scores.
     rest = labels[~fit].unique().tolist()
     return fit, ~fit if rest == classes else torch.ones_like(fit)

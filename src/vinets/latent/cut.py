@@ -1,4 +1,4 @@
-"""Where a network can be cut, and the network up to there.
+"""Cut a network: list the places where that can be done, and make the network up to one.
 
 The network is traced with :mod:`torch.fx`, the cut module kept whole; everything behind it is
 removed from the graph, and with it the parameters that nothing uses any more. A network that does
@@ -26,8 +26,8 @@ from vinets.core.device import Inputs, call
 CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 PAPER_STAGES = ("layer2", "layer3", "layer4")
 
-Counting: TypeAlias = Callable[[str, nn.Module], bool]
-"""Whether a layer, by name and module, counts when shares of layers are told."""
+LayerFilter: TypeAlias = Callable[[str, nn.Module], bool]
+"""Says whether a layer, by name and module, counts in shares of layers."""
 
 
 def all_convolutions(name: str, module: nn.Module) -> bool:
@@ -49,9 +49,9 @@ def paper_convolutions(name: str, module: nn.Module) -> bool:
 
 
 def share_removed(
-    model: nn.Module, truncated: nn.Module, counted: Counting = all_convolutions
+    model: nn.Module, truncated: nn.Module, counted: LayerFilter = all_convolutions
 ) -> float:
-    """Share of the counted layers of ``model`` that are gone from ``truncated``, in [0, 1].
+    """Return the share of counted layers of ``model`` that ``truncated`` lacks, in [0, 1].
 
     Examples
     --------
@@ -75,16 +75,16 @@ def _share_outside(names: Collection[str], kept: Collection[str]) -> float:
 class CutPoint:
     """A cut that a network allows, in the order in which its forward pass reaches them."""
 
-    index: int  # in the list of all cuts
-    name: str  # of the module whose output becomes the latents
-    shape: tuple[int, ...]  # of that output for one example, without the batch
+    index: int  # its place in the list of all cuts
+    name: str  # the module whose output becomes the latents
+    shape: tuple[int, ...]  # that output for one example, without the batch
     parameters: int  # that the truncated network still needs
     macs: int  # multiply-adds of its convolutions and linear layers
     removed: float  # share of the counted layers that the cut removes; see share_removed
 
 
 def cut_points(
-    model: nn.Module, example: Inputs, counted: Counting = all_convolutions
+    model: nn.Module, example: Inputs, counted: LayerFilter = all_convolutions
 ) -> list[CutPoint]:
     """List every cut that ``model`` allows.
 
@@ -117,7 +117,7 @@ def cut_points(
 
 
 def truncate(model: nn.Module, cut: str | int, example: Inputs | None = None) -> nn.Module:
-    """The network up to and including the module ``cut``, in eval mode.
+    """Return the network up to and including the module ``cut``, in eval mode.
 
     The network that is given is not changed; the result shares its parameters.
 
@@ -131,14 +131,14 @@ def truncate(model: nn.Module, cut: str | int, example: Inputs | None = None) ->
         does not trace leaves unused.
     """
     name = resolve_cut(model, cut, example)
-    model = _twin(model)  # in eval mode, for traces keep what they see
+    model = _twin(model)  # which is in eval mode, because traces keep the mode
     graph = _trace(model, keep=name)
     if graph is None:
         return StoppedNetwork(model if example is None else _used(model, name, example), name)
     node = next((n for n in graph.nodes if n.op == "call_module" and n.target == name), None)
     if node is None:
         raise parameter_error("truncate", "cut", "a module that the forward pass calls", cut)
-    # With the cut as its output, what runs behind it is dead code; its modules are left out.
+    # With the cut as the output, all that runs behind it is dead code; its modules are left out.
     (output,) = (n for n in graph.nodes if n.op == "output")
     output.args = (node,)
     graph.eliminate_dead_code()
@@ -154,19 +154,16 @@ class TracedNetwork(fx.GraphModule):
     def recompile(self) -> Any:
         """Compile the graph anew."""
         compiled = super().recompile()
-        weakref.finalize(self, _forget, type(self).forward.__code__.co_filename)
+        source = type(self).forward.__code__.co_filename
+        # Sources that torch.fx keeps for tracebacks, and their entries among those of Python.
+        kept = getattr(getattr(fx.graph_module, "_loader", None), "eval_cache", {})
+        for cache in (linecache.cache, kept):
+            weakref.finalize(self, cache.pop, source, None)
         return compiled
 
 
-def _forget(source: str) -> None:
-    """Drop a source that torch.fx keeps for tracebacks, and its entry among those of Python."""
-    linecache.cache.pop(source, None)
-    kept = getattr(getattr(fx.graph_module, "_loader", None), "eval_cache", {})
-    kept.pop(source, None)
-
-
 class StoppedNetwork(nn.Module):
-    """A network whose forward pass ends at a module: for networks that cannot be traced."""
+    """A network that cannot be traced, whose forward pass ends at a module."""
 
     def __init__(self, model: nn.Module, name: str) -> None:
         super().__init__()
@@ -190,7 +187,7 @@ class _Reached(Exception):
 
 
 class _Tracer(fx.Tracer):
-    keep = ""  # a module that stays whole
+    keep = ""  # the name of a module that stays whole
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
         kept = module_qualified_name == self.keep
@@ -206,14 +203,14 @@ def _trace(model: nn.Module, keep: str = "") -> fx.Graph | None:
         graph = tracer.trace(model)
     except (fx.proxy.TraceError, TypeError, AttributeError, RuntimeError, ValueError):
         return None
-    graph.owning_module = cast(Any, model)  # where its modules are found
+    graph.owning_module = cast(Any, model)  # which has its modules
     return graph
 
 
 def _used(model: nn.Module, name: str, example: Inputs) -> nn.Module:
-    """A copy that shares its tensors with ``model``, without modules that run behind ``name``.
+    """Copy ``model``, sharing its tensors, without modules that run behind ``name``.
 
-    Given up, and ``model`` returned as it is, if the copy then computes something else, or misses a
+    Return ``model`` as it is if the copy then computes something else, or misses a
     module that is read without being called: its weights, or the length of a list.
     """
     copy = _twin(model)
@@ -239,8 +236,8 @@ def _used(model: nn.Module, name: str, example: Inputs) -> nn.Module:
 
 
 def _twin(model: nn.Module) -> nn.Module:
-    """A copy in eval mode that shares parameters and buffers; hooks and flags are its own."""
-    # deepcopy takes what its memo holds for copied already, so the tensors are the same memory
+    """Copy a network, in eval mode; parameters and buffers are shared, hooks and flags are not."""
+    # The tensors stay the same memory, because deepcopy takes its memo for copied already.
     shared = {id(t): t for t in (*model.parameters(), *model.buffers())}
     return deepcopy(model, shared).eval()
 
@@ -256,7 +253,7 @@ def _equal(a: Any, b: Any) -> bool:
 
 
 def resolve_cut(model: nn.Module, cut: str | int, example: Inputs | None = None) -> str:
-    """The name of the module that ``cut`` means; see :func:`truncate`."""
+    """Return the name of the module that ``cut`` means; see :func:`truncate`."""
     names = [name for name, _ in model.named_modules() if name]
     if isinstance(cut, str) and not cut.endswith("%"):
         if cut in names:
@@ -282,12 +279,12 @@ def resolve_cut(model: nn.Module, cut: str | int, example: Inputs | None = None)
         share = math.nan
     if not 0 <= share <= 1:
         raise parameter_error("truncate", "cut", "a share from '0%' to '100%'", cut)
-    # Of cuts that remove the same layers, the last: it keeps the norm and the ReLU behind them.
+    # The last of cuts that remove the same layers keeps the norm and the ReLU behind them.
     return min(points, key=lambda p: (abs(p.removed - share), -p.index)).name
 
 
 def _shapes(model: nn.Module, example: Inputs) -> tuple[dict[str, tuple[int, ...]], dict[str, int]]:
-    """Shapes of the outputs at all cuts, as they are reached, and multiply-adds of the layers."""
+    """Find the shapes of outputs at all cuts, in their order, and multiply-adds of layers."""
     shapes: dict[str, tuple[int, ...]] = {}
     macs: dict[str, int] = {}
     outputs: list[Tensor] = []  # kept alive, so that identity means the same cut
@@ -316,8 +313,8 @@ def _shapes(model: nn.Module, example: Inputs) -> tuple[dict[str, tuple[int, ...
 
 
 def _needed(model: nn.Module, order: list[str]) -> dict[str, frozenset[str]]:
-    """Leaf modules that the output of each one depends on, itself included."""
-    # Without a graph, and for a module that the graph does not show: whatever ran before it.
+    """Find the leaf modules that the output of each one depends on, itself included."""
+    # A module that no graph shows is taken to need whatever ran before it.
     needed = {name: frozenset(order[: i + 1]) for i, name in enumerate(order)}
     graph = _trace(model)
     before: dict[fx.Node, frozenset[str]] = {}

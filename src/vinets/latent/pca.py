@@ -10,20 +10,19 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from vinets.core import ranks
 from vinets.core.checks import one_of, parameter_error
 from vinets.core.options import check_value, whole
 
 Chunks: TypeAlias = Callable[[], Iterable[Tensor]]
 
-Spectrum: TypeAlias = tuple[Tensor, Tensor, float]
+Eigenpairs: TypeAlias = tuple[Tensor, Tensor, float]
 """Eigenvalues ``(k,)``, decreasing; eigenvectors ``(n, D)`` of the first; sum of them all."""
 
 METHODS = ("auto", "exact", "randomized", "streaming")
 SCALES = ("none", "unit", "bound")
-EXACT_SIDE = 2048  # a matrix of 32 MiB in float64
-COLUMNS = 4096  # of a wide matrix, converted to float64 at a time
-QUANTILE = 3.29  # 99.9 % of a normal distribution lie within so many standard deviations
+MAX_EXACT_SIDE = 2048  # a matrix of 32 MiB in float64
+BLOCK_COLUMNS = 4096  # converted to float64 at once
+DEVIATIONS = 3.29  # within which 99.9 % of a normal distribution lie
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +40,7 @@ class PCA:
         return self.variances / self.total_variance
 
     def transform(self, z: Tensor) -> Tensor:
-        """Coordinates ``(z - mean) @ components.T`` of latents ``(b, D)``, as ``(b, n)``."""
+        """Return coordinates ``(z - mean) @ components.T`` of latents ``(b, D)``, ``(b, n)``."""
         return (z.to(self.mean.dtype) - self.mean) @ self.components.T
 
 
@@ -54,9 +53,8 @@ def fit_pca(
     n_iter: int = 4,
     oversample: int = 16,
     at_most: bool = False,
-    shared: bool = False,
 ) -> PCA:
-    """Principal components of latents that come in chunks.
+    """Find the principal components of latents that come in chunks.
 
     All arithmetic is in float64, on the device of the chunks.
 
@@ -70,7 +68,7 @@ def fit_pca(
         - ``"exact"``: eigenvectors of the smaller of the covariance ``(D, D)``, summed up over the
           chunks, and the Gram matrix ``(m, m)``, for which the latents are held in memory.
         - ``"randomized"``: subspace iteration from a random start. Takes ``n_iter + 2`` passes and
-          ``O(D * (n + oversample))`` memory beside a chunk.
+          ``O(D * (n + oversample))`` memory besides a chunk.
         - ``"streaming"``: one pass; each chunk is merged into the leading ``n + oversample``
           directions so far. What they do not catch is lost, so this is the least accurate.
         - ``"auto"``: exact if ``min(m, D) <= 2048``, randomised otherwise.
@@ -80,10 +78,6 @@ def fit_pca(
         Directions beyond ``n`` that ``"randomized"`` and ``"streaming"`` carry along.
     at_most : bool, default=False
         Take as many directions as there are where that is fewer than ``n``, rather than refuse.
-    shared : bool, default=False
-        Every rank of :mod:`vinets.core.ranks` has other latents, and all get the components of all:
-        sums over the rows are added up. Of a Gram matrix the rows are gathered. Not for
-        ``"streaming"``.
 
     Returns
     -------
@@ -106,26 +100,23 @@ def fit_pca(
         remedy = "For a tensor pass chunks=lambda: [values]."
         raise parameter_error("fit_pca", "chunks", accepted, type(chunks).__name__, remedy)
     if method == "streaming":
-        if shared:
-            remedy = "Pass method='randomized', whose sums are those of all ranks."
-            raise parameter_error("fit_pca", "shared", "False for 'streaming'", shared, remedy)
-        centre, spectrum = _by_merging(chunks, n_components + oversample)
-        return _components(centre, spectrum, n_components, at_most)
-    centre = _find_centre(chunks, shared)
+        centre, eigenpairs = _by_merging(chunks, n_components + oversample)
+        return _components(centre, eigenpairs, n_components, at_most)
+    centre = _find_centre(chunks)
     n = _within(n_components, min(centre.count - 1, len(centre.mean)), at_most)
     side = min(centre.count, len(centre.mean))
-    if method == "randomized" or (method == "auto" and side > EXACT_SIDE):
-        spectrum = _by_iteration(chunks, centre, min(n + oversample, side), n_iter, seed)
+    if method == "randomized" or (method == "auto" and side > MAX_EXACT_SIDE):
+        eigenpairs = _by_iteration(chunks, centre, min(n + oversample, side), n_iter, seed)
     elif len(centre.mean) <= centre.count:
-        spectrum = _by_covariance(chunks, centre)
+        eigenpairs = _by_covariance(chunks, centre)
     else:
-        spectrum = _by_gram(chunks, centre, n)
-    return _components(centre, spectrum, n, at_most)
+        eigenpairs = _by_gram(chunks, centre, n)
+    return _components(centre, eigenpairs, n, at_most)
 
 
-def _components(centre: Centre, spectrum: Spectrum, n: int, at_most: bool) -> PCA:
+def _components(centre: Centre, eigenpairs: Eigenpairs, n: int, at_most: bool) -> PCA:
     """Check the rank, fix the signs, scale to variances, and round to the precision of the data."""
-    squares, rows, total = spectrum
+    squares, rows, total = eigenpairs
     # Up to this size an eigenvalue is rounding: of the data, of the products or of the mean.
     data, working = torch.finfo(centre.dtype).eps, torch.finfo(torch.float64).eps
     products = max(data**2, max(centre.count, len(centre.mean)) * working) * float(squares[0])
@@ -166,7 +157,7 @@ class Projection(nn.Module):
 
     @classmethod
     def from_pca(cls, pca: PCA, scale: str = "none", *, trainable: bool = False) -> Projection:
-        """The coordinates of ``pca``, in its dtype, scaled.
+        """Take the coordinates of ``pca``, in its dtype, scaled.
 
         The scale ``"unit"`` divides each coordinate by its standard deviation; ``"bound"`` divides
         all of them by 3.29 times the largest one, so that 99.9 % of normal values lie in [-1, 1].
@@ -178,19 +169,19 @@ class Projection(nn.Module):
         tensor([[1.]])
         """
         one_of("Projection.from_pca", "scale", scale, SCALES)
-        # In float64, for the bias takes the difference of large numbers where the mean is large.
+        # In float64, because the bias is the difference of large numbers if the mean is large.
         weight = pca.components.to(torch.float64)
         deviations = pca.variances.to(torch.float64).sqrt()
         if scale == "unit":
             weight = weight / deviations.unsqueeze(1)
         elif scale == "bound":
-            weight = weight / (QUANTILE * deviations.max())
+            weight = weight / (DEVIATIONS * deviations.max())
         bias = -(weight @ pca.mean.to(torch.float64))
         dtype = pca.components.dtype
         return cls(weight.to(dtype), bias.to(dtype), trainable=trainable)
 
     def forward(self, z: Tensor) -> Tensor:
-        """Latents ``(B, D)`` as ``(B, n)``."""
+        """Project latents ``(B, D)`` to ``(B, n)``."""
         return F.linear(z, self.weight, self.bias)
 
     def extra_repr(self) -> str:
@@ -211,50 +202,39 @@ class Centre:
     count: int
     mean: Tensor
     dtype: torch.dtype
-    mine: int  # rows of this rank
-    shared: bool = False  # whether other ranks have others
-
-    def total(self, values: Tensor) -> Tensor:
-        """The sum over all rows of what was summed over those of this rank."""
-        return ranks.summed(values) if self.shared else values
 
 
-def _find_centre(chunks: Chunks, shared: bool = False) -> Centre:
+def _find_centre(chunks: Chunks) -> Centre:
     """Count the rows and average them, in one pass."""
     count, total, dtype = 0, torch.zeros((), dtype=torch.float64), torch.float32
     for chunk in _checked(chunks):
         total = total + chunk.sum(0, dtype=torch.float64)
         dtype = torch.promote_types(dtype, chunk.dtype)
         count += len(chunk)
-    mine = count
-    if shared:
-        total, count = ranks.summed(total), int(ranks.summed(torch.tensor(count)))
     _check_finite(count, total)
-    return Centre(count, total / count, dtype, mine, shared)
+    return Centre(count, total / count, dtype)
 
 
-def _by_covariance(chunks: Chunks, centre: Centre) -> Spectrum:
-    """Eigenvectors of ``X' X``, summed up over the chunks; ``O(D**2)`` memory, one pass."""
+def _by_covariance(chunks: Chunks, centre: Centre) -> Eigenpairs:
+    """Sum ``X' X`` up over the chunks, and take its eigenvectors; ``O(D**2)`` memory, one pass."""
     scatter = centre.mean.new_zeros(len(centre.mean), len(centre.mean))
     for values in _centred(chunks, centre):
         scatter.addmm_(values.T, values)
-    scatter = centre.total(scatter)
     squares, vectors = torch.linalg.eigh(scatter)
     return squares.flip(0), vectors.T.flip(0), float(scatter.trace())
 
 
-def _by_gram(chunks: Chunks, centre: Centre, n: int) -> Spectrum:
-    """Eigenvectors ``u`` of ``X X'`` give those of ``X' X`` as ``X' u``; holds ``X``, one pass."""
+def _by_gram(chunks: Chunks, centre: Centre, n: int) -> Eigenpairs:
+    """Take eigenvectors ``u`` of ``X X'``, which give those of ``X' X`` as ``X' u``; one pass."""
     # In the precision of the data: the products alone are taken in float64, block by block.
-    held = centre.mean.new_empty(centre.mine, len(centre.mean), dtype=centre.dtype)
+    held = centre.mean.new_empty(centre.count, len(centre.mean), dtype=centre.dtype)
     start = 0
     for chunk in _checked(chunks):
         # Rows beyond the first count are dropped here, and complained of below.
-        held[start : start + len(chunk)] = chunk[: max(0, centre.mine - start)]
+        held[start : start + len(chunk)] = chunk[: max(0, centre.count - start)]
         start += len(chunk)
-    _check_same(start, centre.mine)
-    held = ranks.rows_of_all(held) if centre.shared else held
-    blocks = list(zip(held.split(COLUMNS, 1), centre.mean.split(COLUMNS), strict=True))
+    _check_same(start, centre.count)
+    blocks = list(zip(held.split(BLOCK_COLUMNS, 1), centre.mean.split(BLOCK_COLUMNS), strict=True))
     gram = centre.mean.new_zeros(centre.count, centre.count)
     for block, mean in blocks:
         values = block - mean
@@ -262,35 +242,33 @@ def _by_gram(chunks: Chunks, centre: Centre, n: int) -> Spectrum:
     squares, vectors = torch.linalg.eigh(gram)
     leading = vectors.flip(1)[:, :n]
     directions = torch.cat([(block - mean).T @ leading for block, mean in blocks])
-    rows = torch.linalg.qr(directions).Q.T  # of length one, and orthogonal where rounding hurts
+    rows = torch.linalg.qr(directions).Q.T  # orthonormal in spite of rounding
     return squares.flip(0), rows, float(gram.trace())
 
 
-def _by_iteration(chunks: Chunks, centre: Centre, width: int, n_iter: int, seed: int) -> Spectrum:
+def _by_iteration(chunks: Chunks, centre: Centre, width: int, n_iter: int, seed: int) -> Eigenpairs:
     """Randomised subspace iteration: ``Q <- qr(X' X Q)``, then the best directions within ``Q``.
 
     Every product is one pass over the chunks, so ``n_iter + 1`` passes in all.
     """
-    generator = torch.Generator().manual_seed(seed)  # on the CPU: the same start on any device
+    generator = torch.Generator().manual_seed(seed)  # a CPU start is the same on any device
     start = torch.randn(len(centre.mean), width, generator=generator, dtype=torch.float64)
     basis = torch.linalg.qr(start.to(centre.mean.device)).Q
     for _ in range(n_iter):
         product = torch.zeros_like(basis)
         for values in _centred(chunks, centre):
             product.addmm_(values.T, values @ basis)
-        product = centre.total(product)
         basis = torch.linalg.qr(product).Q  # or all columns would turn to the first direction
     small, total = basis.new_zeros(width, width), basis.new_zeros(())
     for values in _centred(chunks, centre):
         inside = values @ basis
         small.addmm_(inside.T, inside)
         total += values.square().sum()
-    small, total = centre.total(small), centre.total(total)
     squares, vectors = torch.linalg.eigh(small)
     return squares.flip(0), (basis @ vectors.flip(1)).T, float(total)
 
 
-def _by_merging(chunks: Chunks, width: int) -> tuple[Centre, Spectrum]:
+def _by_merging(chunks: Chunks, width: int) -> tuple[Centre, Eigenpairs]:
     """Merge chunk after chunk into the leading ``width`` directions so far; a single pass.
 
     Chunks with means ``a`` and ``b`` and sizes ``n`` and ``k`` have the joint scatter of
@@ -321,20 +299,20 @@ def _by_merging(chunks: Chunks, width: int) -> tuple[Centre, Spectrum]:
             lengths, rows = lengths[:width], right[:width] @ basis.T
             scaled = lengths.unsqueeze(1) * rows
     _check_finite(count, mean)
-    return Centre(count, mean, dtype, count), (lengths.square(), rows, total)
+    return Centre(count, mean, dtype), (lengths.square(), rows, total)
 
 
 def _centred(chunks: Chunks, centre: Centre) -> Iterator[Tensor]:
     count = 0
     for chunk in _checked(chunks):
         count += len(chunk)
-        # in place, for a second copy of a chunk costs more than the subtraction
+        # In place, because a second copy of a chunk costs more than the subtraction.
         yield chunk.to(torch.float64, copy=True).sub_(centre.mean)
-    _check_same(count, centre.mine)
+    _check_same(count, centre.count)
 
 
 def _checked(chunks: Chunks) -> Iterator[Tensor]:
-    """The chunks that hold rows, if they are float tensors of one width."""
+    """Give the chunks that hold rows, if they are float tensors of one width."""
     width: int | None = None
     for chunk in chunks():
         sound = isinstance(chunk, Tensor) and chunk.ndim == 2 and chunk.is_floating_point()

@@ -1,4 +1,4 @@
-"""From whatever a module returns to one tensor of latents."""
+"""Read one tensor of latents from whatever a module returns; or from the last linear layer."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.nn.modules.module import register_module_forward_hook
 
 from vinets.core.checks import one_of, optional_positive_int, parameter_error
+from vinets.core.device import Inputs, call, evaluating, logits_of
 from vinets.core.settings import LATENT_KINDS
 
 
@@ -18,7 +21,7 @@ class LatentShape:
     """Channels and positions of the output of a module, for one example."""
 
     channels: int  # length of the descriptor at a position
-    height: int  # of the grid of positions: 1 x T for T tokens, 1 x 1 for vectors
+    height: int  # the grid of positions is 1 x T for T tokens, 1 x 1 for vectors
     width: int
 
     @property
@@ -77,7 +80,7 @@ class LatentReader(nn.Module):
         self.channels_last = bool(channels_last)
 
     def forward(self, output: Any) -> Tensor:
-        """Latents ``(B, C, P)``; the dtype stays."""
+        """Return latents ``(B, C, P)``; the dtype stays."""
         # All but averages are views of the output, so that nothing is copied on the way.
         values = _checked(output)
         if values.ndim == 2:
@@ -94,7 +97,7 @@ class LatentReader(nn.Module):
         if self.kind == "class_token":
             if not tokens:
                 raise _wrong_kind("class_token", "tokens (B, T, C)", values)
-            # by select: of a slice, torch 2.6 exports that the batch is not the largest integer
+            # Not a slice, because torch 2.6 exports that its batch is not the largest integer.
             return values.select(1, 0).unsqueeze(2)
         if tokens:
             descriptors = values.transpose(1, 2)
@@ -107,7 +110,7 @@ class LatentReader(nn.Module):
         return descriptors
 
     def describe(self, output: Any) -> LatentShape:
-        """Channels and positions of ``output`` as it comes, before it is pooled or flattened.
+        """Tell channels and positions of ``output`` as it is, before it is pooled or flattened.
 
         Examples
         --------
@@ -123,7 +126,7 @@ class LatentReader(nn.Module):
         return LatentShape(*(sizes[2:] + sizes[:2] if self.channels_last else sizes))
 
     def config(self) -> dict[str, Any]:
-        """The arguments that build this reader again."""
+        """Return the arguments that build this reader again."""
         return {"kind": self.kind, "pool": self.pool, "channels_last": self.channels_last}
 
     def extra_repr(self) -> str:
@@ -131,7 +134,7 @@ class LatentReader(nn.Module):
 
 
 def first_tensor(output: Any) -> Tensor:
-    """The Tensor in what a module returned: itself, ``last_hidden_state``, or the first one."""
+    """Return the Tensor in an output: itself, ``last_hidden_state``, or the first one."""
     if isinstance(output, Tensor):
         return output
     candidates: Iterable[Any] = output if isinstance(output, tuple | list) else ()
@@ -163,3 +166,47 @@ def _wrong_kind(kind: str, accepted: str, values: Tensor) -> ValueError:
         f"LatentReader(kind={kind!r}) reads {accepted} or vectors (B, D). "
         f"Got shape {tuple(values.shape)} instead. Use kind='mean_token' or kind='map'."
     )
+
+
+# --- the last linear layer --------------------------------------------------------------------
+
+
+def classifier_of(model: nn.Module, example: Inputs) -> nn.Linear:
+    """Return the linear layer whose outputs are the logits of ``model``."""
+    outputs: list[tuple[nn.Linear, Tensor]] = []
+
+    def watch(module: nn.Module, _: object, output: Tensor) -> None:
+        if isinstance(module, nn.Linear):
+            outputs.append((module, output))
+
+    with evaluating(model), register_module_forward_hook(watch):
+        logits = logits_of(call(model, example))
+    for module, output in reversed(outputs):
+        if output.shape == logits.shape and torch.equal(output, logits):
+            return module
+    raise ValueError(
+        "The network has no linear layer whose outputs are its logits, so its classifier cannot be "
+        "taken over. Choose another head."
+    )
+
+
+def sees_negative(model: nn.Module, example: Inputs) -> bool:
+    """Say whether inputs of that layer may be negative, as behind a layer norm."""
+    with evaluating(model):
+        return bool((call(Penultimate(model), example) < 0).any())
+
+
+class Penultimate:
+    """A network that returns the inputs of its last linear layer instead of the logits."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.model = model
+        self.classifier: nn.Linear | None = None
+
+    def __call__(self, *inputs: Tensor, **named: Tensor) -> Tensor:
+        if self.classifier is None:
+            self.classifier = classifier_of(self.model, inputs[0] if inputs else named)
+        features: list[Tensor] = []
+        with self.classifier.register_forward_pre_hook(lambda _, args: features.append(args[0])):
+            self.model(*inputs, **named)
+        return features[0]

@@ -8,11 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from vinets.core.checks import one_of, parameter_error
-from vinets.core.ranks import merged
-from vinets.latent.store import LatentStore
+from vinets.latent.collect import LatentStore
 
-# Below this share of the mean a standard deviation is the rounding of a constant.
-ROUNDING = 1e-12
+MIN_DEVIATION = 1e-12  # as a share of the mean; what is smaller is the rounding of a constant
 
 
 class Rescale(nn.Module):
@@ -49,7 +47,7 @@ class Rescale(nn.Module):
     def fit(
         cls, latents: LatentStore | Iterable[Tensor], per: str = "feature", *, squash: bool = True
     ) -> Rescale:
-        """Mean and standard deviation from one pass over a store, or chunks ``(b, ...)``.
+        """Take mean and standard deviation from a pass over a store, or chunks ``(b, ...)``.
 
         There is one scale for every value of a latent, or with ``per="channel"`` one for every
         index of its first axis.
@@ -58,7 +56,7 @@ class Rescale(nn.Module):
         return cls(mean, std, squash=squash)
 
     def forward(self, z: Tensor) -> Tensor:
-        """Rescaled latents, of the shape of ``z``."""
+        """Rescale latents, of any shape that the scales broadcast over."""
         scaled = (z - self.mean).div_(self.std)
         return scaled.tanh_() if self.squash else scaled
 
@@ -71,9 +69,8 @@ def moments(
     per: str = "feature",
     *,
     keepdim: bool = False,
-    shared: bool = False,
 ) -> tuple[Tensor, Tensor]:
-    """Mean and standard deviation of latents ``(m, ...)``, chunk by chunk in float64.
+    """Return mean and standard deviation of latents ``(m, ...)``, by chunks in float64.
 
     Chunks of sizes ``n`` and ``b`` merge by Chan's formulas, which do not cancel:
 
@@ -84,8 +81,7 @@ def moments(
 
     There is one result for every value of a latent, or with ``per="channel"`` one for every index
     of its first axis, pooled over the others, which ``keepdim`` keeps with length 1. Both results
-    are in float64, of the shape of one latent, or ``(C,)`` per channel. With ``shared``, every rank
-    of :mod:`vinets.core.ranks` passes other latents, at least one, and all get the result for all.
+    are in float64, of the shape of one latent, or ``(C,)`` per channel.
 
     Examples
     --------
@@ -125,11 +121,9 @@ def moments(
         raise ValueError("The moments of no latents are not defined: pass at least one.")
     if not bool(torch.isfinite(squares).all()):
         raise ValueError("The latents hold NaN or infinite values; look at the network first.")
-    if shared:
-        count, mean, squares = merged(count, mean, squares)
     std = (squares / count).sqrt()
-    # The floor is for a mean of zero: below it lie no normal numbers in the float32 of Rescale.
-    smallest = (ROUNDING * mean.abs()).clamp_min(torch.finfo(torch.float32).tiny)
+    # A mean of zero needs a floor: the smallest normal number in the float32 of Rescale.
+    smallest = (MIN_DEVIATION * mean.abs()).clamp_min(torch.finfo(torch.float32).tiny)
     std = torch.where(std > smallest, std, 1.0)
     shape = mean.shape[1:] if keepdim or per == "feature" else mean.shape[1:2]
     return mean.reshape(shape), std.reshape(shape)

@@ -1,6 +1,7 @@
-"""How large, how fast and how accurate a network is, and how many dimensions its latents have."""
+"""The accuracy, size and speed of a network, and the dimension of its latents."""
 
-from vinets.measure.accuracy import Evaluation, evaluate
+from vinets.measure.accuracy import Evaluation
+from vinets.measure.compare import Measurement, Measurements, bench, compare, evaluate
 from vinets.measure.cost import (
     Sizes,
     flops,
@@ -17,15 +18,17 @@ from vinets.measure.dimension import (
     dimension_correlation,
     intrinsic_dimension,
 )
-from vinets.measure.running import machine
-from vinets.measure.speed import Throughput, compare, throughput
+from vinets.measure.speed import Throughput, machine, measure_speed, throughput
 
 __all__ = [
     "Correlation",
     "Dimensions",
     "Evaluation",
+    "Measurement",
+    "Measurements",
     "Sizes",
     "Throughput",
+    "bench",
     "class_dimensions",
     "compare",
     "dimension_correlation",
@@ -33,6 +36,7 @@ __all__ = [
     "flops",
     "intrinsic_dimension",
     "machine",
+    "measure_speed",
     "peak_bytes",
     "sizes",
     "stored_bytes",

@@ -1,4 +1,4 @@
-"""What a network costs, however fast the machine: numbers stored, operations, peak memory."""
+"""The cost of a network on any machine: numbers stored, operations, peak memory."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
+from vinets.core.checks import parameter_error
 from vinets.core.device import Inputs, call, evaluating
-from vinets.measure.running import batch_of
 
 # torch counts products of matrices only; these get shapes.
 VECTOR_PRODUCTS = {
@@ -31,11 +31,11 @@ VECTOR_PRODUCTS = {
 
 @dataclass(frozen=True)
 class Sizes:
-    """How many numbers a network stores."""
+    """The count of numbers that a network stores."""
 
     total: int  # all parameters and all floating-point buffers
     parameters: int  # papers usually report this one
-    indices: int  # of integer and boolean buffers, such as the index tables of monomials
+    indices: int  # entries of integer and boolean buffers, such as tables of monomials
     by_part: dict[str, int]  # {"network": parameters} if the network names no parts
 
 
@@ -76,7 +76,7 @@ def stored_indices(module: nn.Module) -> int:
 
 
 def stored_bytes(module: nn.Module) -> int:
-    """Bytes of all parameters and buffers, a shared tensor once.
+    """Count the bytes of all parameters and buffers, a shared tensor once.
 
     Examples
     --------
@@ -93,7 +93,7 @@ def _is_index(tensor: Tensor) -> bool:
 
 
 def _count(tensors: Iterable[Tensor]) -> int:
-    """Entries of the tensors; two tensors that show the same memory in the same way count once."""
+    """Count entries; tensors that show the same memory in the same way count once."""
     distinct: dict[Any, int] = {}
     for tensor in tensors:
         if is_lazy(tensor):
@@ -104,6 +104,18 @@ def _count(tensors: Iterable[Tensor]) -> int:
         where = tensor.untyped_storage()._cdata, tensor.storage_offset()
         distinct[*where, tensor.shape, tensor.stride(), tensor.dtype] = tensor.numel()
     return sum(distinct.values())
+
+
+def batch_of(owner: str, inputs: Any, name: str = "example") -> int:
+    """Count the examples in the inputs, at least one; raise for anything else."""
+    accepted = "a tensor, or a dict of tensors, with one example a row and at least one row"
+    tensors = list(inputs.values()) if isinstance(inputs, Mapping) else [inputs]
+    if not tensors or not all(isinstance(t, Tensor) and t.ndim for t in tensors):
+        raise parameter_error(owner, name, accepted, type(inputs).__name__)
+    counts = {len(t) for t in tensors}
+    if len(counts) != 1 or 0 in counts:
+        raise parameter_error(owner, name, accepted, [tuple(t.shape) for t in tensors])
+    return counts.pop()
 
 
 def flops(network: nn.Module, example: Inputs) -> int:
@@ -152,7 +164,7 @@ def flops(network: nn.Module, example: Inputs) -> int:
 
 
 def peak_bytes(run: Callable[[], Any], held: Iterable[Tensor], device: torch.device) -> int:
-    """The most bytes that tensors take at once while ``run()`` works.
+    """Measure the most bytes that tensors take at once while ``run()`` works.
 
     Parameters
     ----------

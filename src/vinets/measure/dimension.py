@@ -1,4 +1,4 @@
-"""How many dimensions a point cloud has, and whether that goes with the number of monomials."""
+"""The intrinsic dimension of point clouds, and its correlation with numbers of monomials."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class Dimensions:
 
 @dataclass(frozen=True)
 class Correlation:
-    """How two series go together, with two-sided p values; with few values these are rough."""
+    """The correlation of two series, with two-sided p values; with few values these are rough."""
 
     pearson: float
     pearson_p: float  # for normal data
-    spearman: float  # of the ranks
+    spearman: float  # correlation of the ranks
     spearman_p: float
     count: int
 
@@ -64,7 +64,7 @@ def intrinsic_dimension(
     -----
     Shift, scale and rotation of the points do not change the dimension. The estimate assumes that
     the manifold is flat and evenly filled as far as the ``k``-th neighbour. In high dimension this
-    takes very many points, for the distance to a neighbour falls as :math:`m^{-1/d}` only. One
+    takes very many points, because the distance to a neighbour falls as :math:`m^{-1/d}` only. One
     draw each of a sphere, a torus and a Swiss roll with k = 5 and
     4,000 samples, erred by -1, +6 and -8 % in five dimensions at m = 1,000, and by 0, +1 and -2 %
     at m = 500,000; in ten dimensions by -7, +26 and -12 %, and by -3, +7 and -9 %. So the sign of
@@ -90,12 +90,19 @@ def intrinsic_dimension(
         chosen = np.random.default_rng(seed).choice(len(cloud), size=wanted, replace=False)
     require_estimator()
     from skdim.id import MLE
+    from sklearn.neighbors import NearestNeighbors  # takes a second, so only when asked for
 
     # Without the bias correction per point: MacKay and Ghahramani's mean makes it needless.
     estimator = MLE(unbiased=False, K=neighbours)
-    # Centred and scaled: distances by matrix products lose digits far from the origin.
+    # Centred and scaled, because distances by matrix products lose digits far from the origin.
     scaled = cloud / np.abs(cloud).max()
-    nearest = _nearest(scaled - scaled.mean(axis=0), chosen, neighbours)
+    scaled -= scaled.mean(axis=0)
+    # One more than asked for, as each point is its own nearest neighbour.
+    search = NearestNeighbors(n_neighbors=neighbours + 1).fit(scaled)
+    distances, indices = search.kneighbors(scaled[chosen])
+    own = indices == chosen[:, None]
+    own[~own.any(axis=1), -1] = True  # rounding hid it behind very close points
+    nearest = tuple(found[~own].reshape(len(chosen), neighbours) for found in (distances, indices))
     with np.errstate(divide="ignore"):  # ties at one distance give 1/d = 0, a fair summand
         estimator.fit(cloud, precomputed_knn_arrays=nearest, n_neighbors=neighbours, comb="mle")
     dimension = float(estimator.dimension_)
@@ -180,23 +187,8 @@ def dimension_correlation(
     return Correlation(float(linear), float(linear_p), float(ranks), float(ranks_p), len(x))
 
 
-def _nearest(
-    cloud: Floats, chosen: NDArray[np.int64], neighbours: int
-) -> tuple[Floats, NDArray[np.int64]]:
-    """Distances and indices (len(chosen), neighbours) of the neighbours, the point itself out."""
-    from sklearn.neighbors import NearestNeighbors  # takes a second, so only when asked for
-
-    # One more than asked for, as each point is its own nearest neighbour.
-    search = NearestNeighbors(n_neighbors=neighbours + 1).fit(cloud)
-    distances, indices = search.kneighbors(cloud[chosen])
-    own = indices == chosen[:, None]
-    own[~own.any(axis=1), -1] = True  # rounding hid it behind very close points
-    shape = len(chosen), neighbours
-    return distances[~own].reshape(shape), indices[~own].reshape(shape)
-
-
 def _matrix(owner: str, points: ArrayOrTensor) -> Floats:
-    """The points as a float64 matrix (m, n), or one clear complaint."""
+    """Turn the points into a float64 matrix (m, n), or raise one clear complaint."""
     accepted = "finite numbers of shape (m, n) or (m, ...) with at least 2 features"
     values = _array(owner, "points", points, accepted)
     if values.ndim < 2 or 0 in values.shape or values[0].size < 2:
@@ -208,7 +200,7 @@ def _matrix(owner: str, points: ArrayOrTensor) -> Floats:
 
 
 def _array(owner: str, name: str, values: Any, accepted: str) -> NDArray[Any]:
-    """Values as a real array; bfloat16, which numpy lacks, goes through float32."""
+    """Turn values into a real array; bfloat16, which numpy lacks, goes through float32."""
     if isinstance(values, torch.Tensor):
         values = values.detach().cpu()
         values = (values.float() if values.dtype == torch.bfloat16 else values).numpy()

@@ -1,4 +1,4 @@
-"""When two networks are level: one rule for every comparison of accuracies."""
+"""One rule for every comparison of accuracies: when two networks are level."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from statistics import fmean, stdev
 import numpy as np
 from scipy.stats import t as student
 
-DRAWS = 2_000
+BOOTSTRAP_DRAWS = 2_000
 CONFIDENCE = 0.95
 Wrong = Sequence[int]  # positions of the test images that a network gets wrong
 
@@ -20,7 +20,7 @@ class Difference:
     """Accuracy of one network less that of another, in points, with its 95 % interval."""
 
     value: float
-    interval: tuple[float, float] | None = None  # None where nothing tells how sure it is
+    interval: tuple[float, float] | None = None  # None if nothing tells how sure it is
 
     @property
     def word(self) -> str:
@@ -39,7 +39,7 @@ class Difference:
 
 
 def over_images(splits: Sequence[tuple[Wrong, Wrong, int]]) -> Difference:
-    """Difference over splits and test images, by a bootstrap in two stages.
+    """Compare over splits and test images, by a bootstrap in two stages.
 
     Splits are drawn with replacement, then the images of each one that was drawn, which are the
     same images for both networks. The generator has a fixed seed, so that the interval depends on
@@ -63,7 +63,7 @@ def over_images(splits: Sequence[tuple[Wrong, Wrong, int]]) -> Difference:
         counts.append(count)
     value = 100 * fmean(gained - lost for gained, lost, _ in shares)
     rng = np.random.default_rng(0)
-    chosen = rng.integers(len(shares), size=(DRAWS, len(shares)))
+    chosen = rng.integers(len(shares), size=(BOOTSTRAP_DRAWS, len(shares)))
     sizes, probabilities = np.array(counts)[chosen], np.array(shares)[chosen]
     drawn = rng.multinomial(sizes, probabilities)  # (draws, splits, 3)
     gaps = 100 * ((drawn[..., 0] - drawn[..., 1]) / sizes).mean(1)
@@ -72,7 +72,7 @@ def over_images(splits: Sequence[tuple[Wrong, Wrong, int]]) -> Difference:
 
 
 def over_seeds(gaps: Sequence[float]) -> Difference:
-    """Difference over seeds by Student's t, where only accuracies are known.
+    """Compare over seeds by Student's t, where only accuracies are known.
 
     One seed says nothing about the spread, so that nothing is decided.
 

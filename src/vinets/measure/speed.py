@@ -1,22 +1,28 @@
-"""How fast networks are, alone and side by side with others."""
+"""The speed of networks, which take turns while they are timed, and the machine they run on."""
 
 from __future__ import annotations
 
+import copy
+import os
+import platform
 import statistics
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from functools import partial
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from vinets.core.checks import parameter_error
 from vinets.core.device import (
     Clock,
     Inputs,
     call,
+    each,
     on_side_stream,
     record_graph,
     resolve_device,
@@ -25,8 +31,7 @@ from vinets.core.device import (
 from vinets.core.options import check_value, flat, whole
 from vinets.core.settings import FormatOptions, WindowOptions
 from vinets.export import ExportedNetwork
-from vinets.measure.cost import peak_bytes
-from vinets.measure.running import Setting, batch_of, limited_threads
+from vinets.measure.cost import batch_of, peak_bytes
 
 
 @dataclass(frozen=True)
@@ -37,20 +42,20 @@ class Throughput:
     mean: float
     std: float  # the sample deviation, 0 for one window
     median: float
-    rates: tuple[float, ...]  # of each window, in compare next to those of the other networks
-    latency_ms: float  # of one forward pass that is waited for; the median over the windows
+    rates: tuple[float, ...]  # one for each window, next to those of the other networks
+    latency_ms: float  # one forward pass that is waited for; the median over the windows
     peak_memory: int | None  # bytes of weights, inputs, intermediate tensors at the fullest moment
     device: str
-    recorded: bool = False  # whether passes were replayed as a CUDA graph
+    recorded: bool = False  # passes were replayed as a CUDA graph
 
     def ratio_to(self, reference: Throughput) -> float:
-        """How many times as fast as a network measured beside it; the median over the windows."""
+        """Divide by the speed of a network measured in turns; the median over the windows."""
         pairs = zip(self.rates, reference.rates, strict=True)
         return statistics.median(ours / theirs for ours, theirs in pairs)
 
 
 def throughput(network: nn.Module, example: Inputs, **options: Any) -> list[Throughput]:
-    """Measure one network; the options are those of :func:`compare`.
+    """Measure one network; the options are those of :func:`measure_speed`.
 
     Examples
     --------
@@ -59,12 +64,12 @@ def throughput(network: nn.Module, example: Inputs, **options: Any) -> list[Thro
     >>> fast[0].batch_size, len(fast[0].rates), fast[0].peak_memory  # 288 + 3 * 128
     (4, 5, 672)
     """
-    measured: list[Throughput] = compare({"network": network}, example, **options)["network"]
-    return measured
+    found: list[Throughput] = measure_speed({"network": network}, example, **options)["network"]
+    return found
 
 
 @flat(windows=WindowOptions, formats=FormatOptions)
-def compare(
+def measure_speed(
     networks: Mapping[str, nn.Module],
     example: Inputs,
     *,
@@ -74,7 +79,7 @@ def compare(
     windows: WindowOptions,
     formats: FormatOptions,
 ) -> dict[str, list[Throughput]]:
-    """Measure networks side by side: their windows take turns, so that drift hits all alike.
+    """Time networks whose windows take turns, so that drift hits all alike.
 
     For each network there is one result per batch size, the number of examples in a forward pass.
 
@@ -93,29 +98,42 @@ def compare(
         Objects of WindowOptions and FormatOptions of :mod:`vinets.core.settings`; their fields are
         keywords here, such as ``repeats=3`` and ``amp=True``.
     """
-    setting = Setting(resolve_device("compare", device), formats)
+    owner, there = "measure_speed", resolve_device("measure_speed", device)
     found = networks.values() if isinstance(networks, Mapping) else ()
     if not found or not all(isinstance(network, nn.Module) for network in found):
         got = [type(n).__name__ for n in found] or type(networks).__name__
-        raise parameter_error("compare", "networks", "a dict from names to networks", got)
+        raise parameter_error(owner, "networks", "a dict from names to networks", got)
     if not isinstance(batch_sizes, Sequence) or isinstance(batch_sizes, str) or not batch_sizes:
-        accepted = "a list of positive integers"
-        raise parameter_error("compare", "batch_sizes", accepted, batch_sizes)
+        raise parameter_error(owner, "batch_sizes", "a list of positive integers", batch_sizes)
     for size in batch_sizes:
-        check_value("compare", "batch_sizes", whole(), size)
-    if setting.device.type != "cpu" and any(isinstance(n, ExportedNetwork) for n in found):
+        check_value(owner, "batch_sizes", whole(), size)
+    if there.type != "cpu" and any(isinstance(n, ExportedNetwork) for n in found):
         accepted = "'cpu' for exported files, which run there"
-        raise parameter_error("compare", "device", accepted, str(setting.device))
-    batch_of("compare", example)
+        raise parameter_error(owner, "device", accepted, str(there))
+    batch_of(owner, example)
+    copies = {name: copy.deepcopy(network).to(there).eval() for name, network in networks.items()}
+    if formats.channels_last:
+        for network in copies.values():
+            network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+
+    def fill(tensor: Tensor) -> Tensor:
+        """Repeat the rows to a batch."""
+        tensor = tensor[torch.arange(size, device=tensor.device) % len(tensor)].to(there)
+        wide = formats.channels_last and tensor.ndim == 4
+        return tensor.to(memory_format=torch.channels_last) if wide else tensor
+
     results: dict[str, list[Throughput]] = {name: [] for name in networks}
-    compiling = _compiling() if compile else nullcontext()
+    compiling: Any = nullcontext()
+    if compile:  # torch runs further modules of one class uncompiled beyond this limit
+        config = torch._dynamo.config
+        limit = "recompile_limit" if hasattr(config, "recompile_limit") else "cache_size_limit"
+        compiling = config.patch({limit: 1000})
     with limited_threads(formats.threads), torch.no_grad(), compiling:
-        # One copy for all batch sizes; a compiled network is made anew for each, with its shapes.
-        copies = {name: setting.network(network) for name, network in networks.items()}
-        for batch_size in batch_sizes:
-            inputs = setting.inputs(example, batch_size)
+        for size in batch_sizes:
+            inputs = each(example, fill)
             runners = {
-                name: _Runner(network, inputs, batch_size, setting, compile)
+                # A compiled network is made anew for each batch size, with its shapes.
+                name: _Runner(network, inputs, size, there, formats, compile)
                 for name, network in copies.items()
             }
             for runner in runners.values():
@@ -128,23 +146,32 @@ def compare(
     return results
 
 
-def _compiling() -> AbstractContextManager[Any]:
-    """Raises the limit after which torch runs further modules of one class uncompiled."""
-    config = torch._dynamo.config
-    limit = "recompile_limit" if hasattr(config, "recompile_limit") else "cache_size_limit"  # 2.6
-    changed: AbstractContextManager[Any] = config.patch({limit: 1000})
-    return changed
+@contextmanager
+def limited_threads(count: int | None) -> Iterator[None]:
+    """Let torch use ``count`` threads inside one operation; None changes nothing."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(before if count is None else count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 class _Runner:
-    """One network with one batch, and what its windows measured.
+    """One network with one batch, and the measurements of its windows.
 
     Every window adds to ``rates`` its examples per second, and to ``latencies`` the seconds of a
     pass that is waited for; ``peak`` is the peak memory of one pass in bytes, if it is known.
     """
 
     def __init__(
-        self, network: nn.Module, inputs: Inputs, batch_size: int, setting: Setting, compile: bool
+        self,
+        network: nn.Module,
+        inputs: Inputs,
+        batch_size: int,
+        device: torch.device,
+        formats: FormatOptions,
+        compile: bool,
     ) -> None:
         self.plain = network
         self.exported = isinstance(network, ExportedNetwork)
@@ -152,10 +179,12 @@ class _Runner:
         self.network = torch.compile(network, dynamic=False) if compiled else network
         self.inputs = inputs
         self.batch_size = batch_size
-        self.setting = setting
-        self.clock = Clock(setting.device)
+        self.clock = Clock(device)
+        self.autocast: Callable[[], Any] = nullcontext
+        if formats.amp:
+            self.autocast = lambda: torch.autocast(device.type, dtype=torch.bfloat16)
         self.chunk = 1  # on the CPU each pass is timed by itself
-        self.recorded = setting.formats.recorded and self.clock.on_cuda
+        self.recorded = formats.recorded and self.clock.on_cuda
         self.peak: int | None = None
         self.rates: list[float] = []
         self.latencies: list[float] = []
@@ -168,20 +197,18 @@ class _Runner:
         held = [*self.plain.parameters(), *self.plain.buffers(), *tensors_of(self.inputs)]
         # What a compiled network allocates on the CPU cannot be followed.
         network = self.network if self.clock.on_cuda else self.plain
-        self.peak = peak_bytes(lambda: self._run(network, 1), held, self.setting.device)
-        if self.recorded:
-            self.network = self._as_graph()
+        self.peak = peak_bytes(lambda: self._run(network, 1), held, self.clock.device)
+        if self.recorded:  # a CUDA graph reads where its inputs lie, which stay where they are
+            compiled = self.network
+            on_side_stream(lambda: self._run(compiled, 1))
+            graph, _ = record_graph(
+                lambda: self._run(compiled, 1), "measure it with recorded=False"
+            )
+            self.network = lambda *_, **__: graph.replay()
         if self.clock.on_cuda:  # waiting after each pass would leave the GPU idle
             alone = statistics.median(self._seconds_per_pass(1, 0.0) for _ in range(3))
             # A quarter of a window between two marks, so that it ends soon after its time.
             self.chunk = max(1, int(seconds / 4 / max(alone, 1e-6)))
-
-    def _as_graph(self) -> Callable[..., None]:
-        """A pass as a CUDA graph. It reads where its inputs lie, which stay where they are."""
-        one_pass = partial(self._run, self.network, 1)
-        on_side_stream(one_pass)
-        graph, _ = record_graph(one_pass, "measure it with recorded=False")
-        return lambda *_, **__: graph.replay()
 
     def window(self, seconds: float) -> None:
         """Run for at least that long; on a GPU then also for a fifth of it pass by pass."""
@@ -201,11 +228,11 @@ class _Runner:
     def _run(self, network: Callable[..., Any], passes: int) -> None:
         for _ in range(passes):
             # A context for each pass: inside of one, weights that were cast are kept for the next.
-            with self.setting.autocast():
+            with self.autocast():
                 call(network, self.inputs)
 
     def result(self) -> Throughput:
-        """Statistics of the windows."""
+        """Summarise the windows."""
         return Throughput(
             self.batch_size,
             statistics.fmean(self.rates),
@@ -214,6 +241,40 @@ class _Runner:
             tuple(self.rates),
             1e3 * statistics.median(self.latencies),
             self.peak,
-            str(self.setting.device),
+            str(self.clock.device),
             self.recorded,
         )
+
+
+def machine(device: str | torch.device = "auto") -> dict[str, Any]:
+    """List the versions and hardware that a reader needs to judge a number, JSON-able.
+
+    Nothing in it names the host, a user or a path. ``cores`` is how many this process may use,
+    ``torch_threads`` the threads inside one operation; ``gpu`` and ``cuda`` are None on the CPU.
+
+    Examples
+    --------
+    >>> facts = machine("cpu")
+    >>> facts["device"], facts["gpu"]
+    ('cpu', None)
+    """
+    device = resolve_device("machine", device)
+    on_cuda = device.type == "cuda"
+    info = Path("/proc/cpuinfo")  # Linux alone has it, and names the processor better
+    lines = info.read_text(errors="replace").splitlines() if info.exists() else []
+    models = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    processors = [*models, platform.processor(), platform.machine(), "unknown"]
+    usable = getattr(os, "sched_getaffinity", None)  # Linux has it
+    return {
+        "python": platform.python_version(),
+        "torch": str(torch.__version__),
+        "numpy": np.__version__,
+        # The package is loaded when this runs; an import from its top would go up the layers.
+        "vinets": str(sys.modules[__name__.partition(".")[0]].__version__),
+        "processor": next(name for name in processors if name),
+        "cores": len(usable(0)) if usable is not None else os.cpu_count() or 1,
+        "torch_threads": torch.get_num_threads(),
+        "device": str(device),
+        "gpu": torch.cuda.get_device_name(device) if on_cuda else None,
+        "cuda": torch.version.cuda if on_cuda else None,
+    }

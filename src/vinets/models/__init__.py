@@ -2,10 +2,21 @@
 
 from vinets.models.libraries.base import LIBRARIES, Library, libraries
 from vinets.models.libraries.file import use_file
+from vinets.models.networks import (
+    DigitsNet,
+    ResNet,
+    TextTransformer,
+    VisionTransformer,
+    digits_cnn,
+    resnet18,
+    resnet20,
+    resnet32,
+    resnet34,
+    resnet44,
+    resnet56,
+)
 from vinets.models.presets import PRESETS, Preset, preset
-from vinets.models.resnet import ResNet, resnet18, resnet20, resnet32, resnet34, resnet44, resnet56
-from vinets.models.small import DigitsNet, digits_cnn
-from vinets.models.sources import (
+from vinets.models.records import (
     channel_options,
     create_model,
     normalisation_of,
@@ -13,7 +24,6 @@ from vinets.models.sources import (
     source_of,
     spec_of,
 )
-from vinets.models.transformer import TextTransformer, VisionTransformer
 from vinets.models.weights import load_weights, save_weights
 
 __all__ = [

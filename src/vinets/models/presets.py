@@ -1,9 +1,10 @@
-"""The eight VI-Nets of the paper, by name: which network, cut where, with how many polynomials."""
+"""The eight VI-Nets of the paper by name: the network, its cut and the number of polynomials."""
 
 from __future__ import annotations
 
 import difflib
 from dataclasses import dataclass
+from typing import Any
 
 from vinets.core.checks import parameter_error
 
@@ -16,10 +17,10 @@ class Preset:
     :attr:`vinets.CutPoint.removed` has the share as counted.
     """
 
-    name: str  # in the paper, such as "VI-Net18-Small"
+    name: str  # as the paper has it, such as "VI-Net18-Small"
     backbone: str  # the network to cut, a name for create_model
     cut: str  # the module whose output becomes the latents
-    base_parameters: int  # of the network up to the cut
+    base_parameters: int  # stored by the network up to the cut
     removed_in_paper: float | None
     components: int = 128  # principal components that the latents are reduced to
     generators_per_class: int = 128  # polynomials kept for each class
@@ -42,7 +43,7 @@ PRESETS: dict[str, Preset] = {
 
 
 def preset(name: str) -> Preset:
-    """The preset called ``name``; upper and lower case are the same.
+    """Return the preset called ``name``; upper and lower case are the same.
 
     Examples
     --------
@@ -56,3 +57,15 @@ def preset(name: str) -> Preset:
     near = difflib.get_close_matches(wanted, known, n=3, cutoff=0.3) or list(known)
     remedy = f"The nearest are {', '.join(known[key].name for key in near)}."
     raise parameter_error("preset", "name", "the name of a preset", name, remedy)
+
+
+SIZES: dict[str, dict[str, Any]] = {
+    "resnet18": {"components": 128, "psi": 0.1, "max_degree": 5, "keep": 128, "monomials": 512},
+    "resnet34": {"components": 128, "psi": 0.1, "max_degree": 5, "keep": 128, "monomials": 512},
+    "digits_cnn": {
+        **{"components": 16, "psi": 0.01, "max_degree": 2, "keep": 32, "monomials": None},
+        **{"trained": "classifier", "augment": False, "weight_decay": 1e-4},
+    },
+}
+"""Variables n, tolerance and degree for every network: as in the paper for CIFAR; on digits, of
+which there are 1,348 to train on, what suits so few."""

@@ -1,54 +1,392 @@
-"""What a network was made of: the record that is kept with it, and the shapes of its inputs."""
+"""Networks by name, and the records from which they can be made again later.
+
+A model record is a plain dict ``{"library": ..., "name": ..., "options": ...}``, to be written as
+JSON next to the weights; it holds no weights and no code. It may come from a file that nobody
+vouches for: the library is one that is registered here, the name is a word that the library looks
+up in its own list, or among the files that were named in this process, and options that would
+fetch weights or code are refused. A few bytes may still ask for a network of any size. So it is
+sketched first, with large tensors on the device "meta", which has shapes but no numbers, and
+compared with its weights; only then it takes memory.
+"""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+import contextlib
+import copy
+import difflib
+import json
+import os
+import re
+import reprlib
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, TypeAlias
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
-from vinets.core.device import Inputs
+from vinets.core.checks import optional_positive_int, parameter_error, reason_of
+from vinets.core.files import parse_json
+from vinets.models.libraries.base import LIBRARIES, Library, Normalisation, libraries
 
-MOST_VALUES = 1 << 24  # values of one input; an image of 2,000 by 2,000 pixels has twelve million
+ModelRecord: TypeAlias = dict[str, Any]
+"""The keys library, name and options; plain JSON values."""
 
+MAX_LAYERS = 10_000
+MAX_CLASSES = 2**20
+CLASS_COUNTS = ("num_classes", "num_labels", "classes")  # options
+MAX_TENSORS = 20_000  # the largest networks have a few thousand
+# Tensors up to these sizes take memory even in a sketch, because networks compute with them while
+# they are made. Whole numbers are positions and masks, which no file of weights holds.
+MAX_SKETCHED_FLOATS, MAX_SKETCHED_INTEGERS = 4_096, 1 << 20
+OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_DATASETS_OFFLINE")
 
-@dataclass(frozen=True)
-class Record:
-    """What a network was made of, kept with it when it is saved."""
-
-    cut: str  # name of the module behind which the backbone ends
-    inputs: dict[str, Any]  # shape (without the batch) and dtype of each; "" names a single one
-    source: dict[str, Any] | None = None  # how to make the uncut network; None: a user's own class
-    classes: tuple[str, ...] = ()
-    preprocessing: dict[str, Any] | None = None  # how an image becomes an input
-    notes: dict[str, Any] = field(default_factory=dict)
-    data: dict[str, Any] | None = None  # what it was trained on, as far as is known
-
-
-def input_fields(inputs: Inputs) -> dict[str, Any]:
-    """Shapes and dtypes of a batch of inputs, as plain JSON values."""
-    named = {"": inputs} if isinstance(inputs, Tensor) else inputs
-    return {
-        name: {"shape": list(t.shape[1:]), "dtype": str(t.dtype).removeprefix("torch.")}
-        for name, t in named.items()
+# Options that name weights, files or code to fetch. They shape no network: records go without.
+FETCHING = frozenset(
+    {
+        *("weights", "weights_backbone", "progress", "checkpoint_path", "cache_dir", "model_args"),
+        *("backbone", "use_pretrained_backbone", "use_timm_backbone", "backbone_kwargs"),
+        *("auto_map", "trust_remote_code", "name_or_path", "_name_or_path"),
+        *("quantization_config", "attn_implementation", "_attn_implementation"),
+        *("experts_implementation", "_experts_implementation"),
     }
+)
+# Functions that take memory for as many elements as they are told.
+CONSTRUCTORS = frozenset(
+    {
+        *(torch.empty, torch.zeros, torch.ones, torch.full, torch.eye, torch.empty_strided),
+        *(torch.rand, torch.randn, torch.randint, torch.randperm),
+        *(torch.arange, torch.linspace, torch.logspace, torch.tril_indices, torch.triu_indices),
+        *(Tensor.new_empty, Tensor.new_zeros, Tensor.new_ones, Tensor.new_full),
+    }
+)
 
 
-def example_inputs(
-    fields: Mapping[str, Any], batch: int = 1, device: torch.device | str = "cpu"
-) -> Tensor | dict[str, Tensor]:
-    """A batch of zeros of the shapes that :func:`input_fields` wrote down."""
-    named: dict[str, Tensor] = {}
-    for name, facts in fields.items():
-        dtype = getattr(torch, str(facts["dtype"]), None)
-        if not isinstance(dtype, torch.dtype):
-            raise ValueError(f"unknown dtype {facts['dtype']!r} of input {name!r}.")
-        shape = [int(s) for s in facts["shape"]]
-        if min(shape, default=1) < 1 or math.prod(shape) > MOST_VALUES:
-            raise ValueError(f"input {name!r} must have 1 to {MOST_VALUES:,} values.")
-        fill = torch.zeros if dtype.is_floating_point else torch.ones
-        named[name] = fill(batch, *shape, dtype=dtype, device=device)
-    return named[""] if set(named) == {""} else named
+# --- by name ----------------------------------------------------------------------------------
+
+
+def create_model(spec: str, num_classes: int | None = None, **options: Any) -> nn.Module:
+    """Make a network by name, and let it remember how it was made.
+
+    Parameters
+    ----------
+    spec : str
+        ``"resnet18"``, ``"resnet34"``, ``"resnet20"``, 32, 44 and 56, ``"digits_cnn"``, ``"vit"``
+        or ``"text_transformer"``;
+        ``"timm:NAME"`` and ``"torchvision:NAME"``, which need the extra ``vision``; or
+        ``"hf:CLASS"``, a class of transformers such as ``"hf:ViTForImageClassification"``, which
+        needs the extra ``hf``; or ``"path/file.py:NAME"``, a class or function in a file of your
+        own, which is run; it is given ``num_classes`` if it takes that. Other packages may add to
+        these, see :class:`vinets.models.Library`.
+    num_classes : int or None, default=None
+        Outputs of the last layer; None leaves the default of the network.
+    **options
+        Arguments of the network, such as ``maxpool=False`` or ``img_size=32``; for ``hf``, one
+        dict ``config``. Weights are random unless the options ask for others, such as
+        ``pretrained=True`` for timm.
+
+    Examples
+    --------
+    >>> model = create_model("digits_cnn", num_classes=3)
+    >>> source_of(model)
+    {'library': 'vinets', 'name': 'digits_cnn', 'options': {'num_classes': 3}}
+    """
+    library, name = _parse(spec)
+    count = optional_positive_int("create_model", "num_classes", num_classes)
+    if count is not None:
+        options = library.with_classes(options, count)
+    record = {"library": library.name, "name": name, "options": options}
+    model = _build(record)
+    # Pretrained weights may be asked for here, but the record goes without such options.
+    kept = _plain(without_fetching(options))
+    if kept is not None:
+        model.vinets_source = {**record, "options": kept}  # type: ignore[assignment]
+    return model
+
+
+def channel_options(spec: str, channels: int) -> dict[str, Any]:
+    """Return options for :func:`create_model` that fit a network to grey or coloured images.
+
+    Empty where the network has no such option.
+
+    Examples
+    --------
+    >>> channel_options("timm:resnet18", 1), channel_options("text_transformer", 1)
+    ({'in_chans': 1}, {})
+    """
+    library, name = _parse(spec)
+    return library.with_channels(name, channels)
+
+
+def normalisation_of(
+    spec: str, model: nn.Module, weights: Path | None = None
+) -> Normalisation | None:
+    """Return mean and deviation of pixels in [0, 1] that weights of a network were made for.
+
+    None where its library does not tell.
+    """
+    return _parse(spec)[0].normalisation(model, weights)
+
+
+def spec_of(source: ModelRecord) -> str:
+    """Return the name for :func:`create_model` of the network that a record describes.
+
+    Examples
+    --------
+    >>> spec_of({"library": "transformers", "name": "ViTModel", "options": {}})
+    'hf:ViTModel'
+    """
+    return LIBRARIES[source["library"]]().spec(source["name"])
+
+
+def _parse(spec: str) -> tuple[Library, str]:
+    known = libraries()
+    for library in known if isinstance(spec, str) else ():
+        name = library.parse(spec)
+        if name is not None:
+            return library, name
+    names = [name for library in known if not library.prefix for name in library.names()]
+    near = difflib.get_close_matches(str(spec), names, n=2)
+    hint = f"The nearest names are {', '.join(near)}." if near else ""
+    accepted = ", ".join(library.written for library in known)
+    raise parameter_error("create_model", "spec", f"one of {accepted}", spec, hint)
+
+
+def _build(record: ModelRecord) -> nn.Module:
+    """Build what ``record`` names; whatever a library raises becomes one sentence."""
+    library = LIBRARIES[record["library"]]()
+    try:
+        # A copy, because some libraries put their defaults into the options they are given.
+        return library.build(record["name"], copy.deepcopy(record["options"]))
+    except ModuleNotFoundError:
+        raise  # it says what to install
+    except Exception as error:
+        raise ValueError(
+            f"The network {record['name']!r} of {record['library']} could not be built with "
+            f"the options {reason_of(', '.join(record['options']) or '(none)')}: "
+            f"{reason_of(error)}."
+        ) from error
+
+
+# --- made again -------------------------------------------------------------------------------
+
+
+def source_of(model: nn.Module) -> ModelRecord | None:
+    """Return the record from which ``model`` can be made again, without its weights.
+
+    A network that :func:`create_model` or :func:`rebuild` made has kept it. For others of this
+    package, timm, torchvision and transformers it is worked out. Every record is tried: it is
+    returned only if the network that it makes has the same names and shapes of parameters. None
+    means a custom class, or a network that was changed after it was made.
+
+    Examples
+    --------
+    >>> from vinets.models import resnet18
+    >>> source_of(resnet18(5))["options"]
+    {'blocks': [2, 2, 2, 2], 'num_classes': 5, 'maxpool': True, 'channels': 64, 'inputs': 3}
+    >>> source_of(nn.Linear(2, 2)) is None
+    True
+    """
+    shapes = _shapes(model)
+    candidates: list[Any] = [getattr(model, "vinets_source", None)]
+    for library in libraries():
+        for name, options in library.candidates(model):
+            candidates.append({"library": library.name, "name": name, "options": options})
+    for candidate in candidates:
+        try:
+            record = _checked(candidate)
+            with offline(), torch.random.fork_rng(devices=[]):  # the seed must not move
+                try:
+                    with torch.device("meta"):  # no memory for the weights
+                        twin = _build(record)
+                except ValueError:  # some networks compute while they are made
+                    twin = _build(record)
+        except ValueError:
+            continue
+        if _shapes(twin) == shapes:
+            return record
+    return None
+
+
+def _shapes(model: nn.Module) -> dict[str, tuple[int, ...]]:
+    return {k: tuple(v.shape) for k, v in model.state_dict().items() if isinstance(v, Tensor)}
+
+
+def rebuild(source: ModelRecord, room: int | None = None) -> nn.Module:
+    """Make the network that a record of :func:`source_of` describes, with random weights.
+
+    The record may come from a file that nobody vouches for: it can fetch nothing and run no code of
+    its own. It can still ask for a large network, unless it has to do with ``room`` bytes.
+    """
+    record = _checked(source)
+    with offline(), contextlib.nullcontext() if room is None else TensorGuard(room):
+        model = _build(record)
+    model.vinets_source = record  # type: ignore[assignment]
+    return model
+
+
+def sketch(source: ModelRecord, room: int) -> nn.Module:
+    """Make the network of a record without numbers in its large tensors, at no cost.
+
+    Some networks compute with large tensors while they are made. These are made as they are, within
+    ``room`` bytes.
+    """
+    record = _checked(source)
+    with offline(), torch.random.fork_rng(devices=[]):  # initial weights must not move the seed
+        try:
+            with TensorGuard():
+                return _build(record)
+        except ValueError as error:
+            if isinstance(error.__cause__, TooManyTensors):
+                raise
+            with TensorGuard(room):
+                return _build(record)
+
+
+def _checked(source: Any) -> ModelRecord:
+    """Return a copy of ``source`` if it is a record that may be built, else raise one sentence."""
+
+    def refused(accepted: str, got: Any, remedy: str = "") -> ValueError:
+        return parameter_error("rebuild", "source", accepted, reprlib.repr(got), remedy)
+
+    if not isinstance(source, dict) or set(source) != {"library", "name", "options"}:
+        raise refused(
+            "a dict with the keys library, name and options", source, "See source_of(model)."
+        )
+    library, name, options = source["library"], source["name"], source["options"]
+    if not isinstance(library, str) or library not in LIBRARIES:
+        known = ", ".join(each.name for each in libraries())
+        raise refused(f"a record whose library is one of {known}", library)
+    if not isinstance(name, str):
+        raise refused("a record whose name is a text of letters, digits, dots and the like", name)
+    made_by = LIBRARIES[library]()
+    made_by.check(name)
+    kept = _plain(options)
+    if not isinstance(kept, dict):
+        raise refused("a record whose options are a dict of plain JSON values", options)
+    for key, value in nested_items(kept):
+        if _fetches(key) and value:
+            raise refused("a record without options that fetch weights or code", key)
+        several = value if isinstance(value, list) else [value]
+        deep = any(isinstance(one, int) and one > MAX_LAYERS for one in several)
+        if deep and re.search("layer|depth|block", key):  # libraries make lists of that length
+            raise refused(f"a record with {reprlib.repr(key)} of at most {MAX_LAYERS}", value)
+        if key in CLASS_COUNTS and isinstance(value, int) and value > MAX_CLASSES:
+            raise refused(f"a record with {key} below 2**20", value)
+    return {"library": library, "name": name, "options": made_by.known_options(name, kept)}
+
+
+def _plain(value: Any) -> Any:
+    """Return ``value`` as JSON gives it back; None where JSON cannot hold it."""
+    try:
+        return parse_json(json.dumps(value))
+    except (TypeError, ValueError, RecursionError):
+        return None
+
+
+def _fetches(key: str) -> bool:
+    return key in FETCHING or key.startswith("pretrained")
+
+
+def without_fetching(value: Any) -> Any:
+    """Return ``value`` less the options, at any depth, that :func:`rebuild` refuses."""
+    if isinstance(value, dict):
+        kept = {k: v for k, v in value.items() if not (isinstance(k, str) and _fetches(k))}
+        return {key: without_fetching(inner) for key, inner in kept.items()}
+    if isinstance(value, list | tuple):
+        return [without_fetching(inner) for inner in value]
+    return value
+
+
+def nested_items(value: Any) -> Iterator[tuple[str, Any]]:
+    """Give every key and value of nested dicts and lists, from the outside in."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield key, inner
+            yield from nested_items(inner)
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            yield from nested_items(inner)
+
+
+# --- built offline, and first without memory --------------------------------------------------
+
+
+class TooManyTensors(ValueError):
+    """A network asks for more tensors than any has."""
+
+
+class TensorGuard(TorchFunctionMode):
+    """Counts the tensors that are made from nothing while a network is built.
+
+    Parameters
+    ----------
+    room : int or None, default=None
+        Bytes that they may take; more is refused. None makes a sketch: large tensors have shapes
+        and no numbers, and take no memory.
+    """
+
+    def __init__(self, room: int | None = None) -> None:
+        super().__init__()
+        self.room = room
+        self.left = MAX_TENSORS
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        given = kwargs or {}
+        if func not in CONSTRUCTORS or "out" in given:
+            return func(*args, **given)
+        self.left -= 1
+        if self.left < 0:
+            raise TooManyTensors(f"it has more than {MAX_TENSORS:,} tensors")
+        unseeded = {key: value for key, value in given.items() if key != "generator"}
+        made: Tensor = func(*args, **{**unseeded, "device": "meta"})
+        floats = made.dtype.is_floating_point
+        if self.room is not None:
+            self.room -= made.numel() * made.element_size()
+            if self.room < 0:
+                raise ValueError("it takes far more memory than there are weights for")
+        elif made.numel() > (MAX_SKETCHED_FLOATS if floats else MAX_SKETCHED_INTEGERS):
+            return made
+        return func(*args, **given)
+
+
+def room_for(stored: int) -> int:
+    """Return the bytes that a network may take whose weights take ``stored`` bytes in a file.
+
+    The weights may be those in front of a cut, and the whole network is made before it is cut.
+    """
+    return 16 * stored + (128 << 20)
+
+
+def bytes_of(network: nn.Module) -> int:
+    """Count the bytes of parameters and buffers, whether they have numbers or not."""
+    tensors = {id(t): t for t in (*network.parameters(), *network.buffers())}
+    return sum(t.numel() * t.element_size() for t in tensors.values())
+
+
+@contextlib.contextmanager
+def offline() -> Iterator[None]:
+    """Let no library fetch anything from the Hugging Face Hub meanwhile."""
+    before = {name: os.environ.get(name) for name in OFFLINE}
+    # The library reads the variable once, when it is imported.
+    hub = sys.modules.get("huggingface_hub.constants")
+    known = getattr(hub, "HF_HUB_OFFLINE", False)
+    os.environ.update(dict.fromkeys(OFFLINE, "1"))
+    if hub is not None:
+        hub.HF_HUB_OFFLINE = True  # type: ignore[attr-defined]
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+        imported = sys.modules.get("huggingface_hub.constants")
+        if imported is not None:  # perhaps only now, with the variable set
+            asked = (before["HF_HUB_OFFLINE"] or "").upper() in ("1", "ON", "YES", "TRUE")
+            imported.HF_HUB_OFFLINE = known if hub is not None else asked  # type: ignore[attr-defined]

@@ -9,15 +9,15 @@ from torch import Tensor, nn
 
 from vinets.core.tensors import read_file, read_header, write_file
 
-PICKLED = (".pt", ".pth", ".bin", ".ckpt", ".pkl", ".pickle")
-SHOWN = 3  # names in a message
+PICKLE_SUFFIXES = (".pt", ".pth", ".bin", ".ckpt", ".pkl", ".pickle")
+NAMES_IN_MESSAGE = 3
 
 
 def save_weights(
     model: nn.Module, path: str | Path, notes: Mapping[str, str] | None = None
 ) -> None:
     """Write the parameters and buffers of ``model`` to a safetensors file, with notes."""
-    # Copies, for the format refuses tensors that share memory, as tied weights do.
+    # Copies, because the format refuses tensors that share memory, as tied weights do.
     tensors = {name: t.detach().cpu().contiguous().clone() for name, t in _state(model).items()}
     write_file(path, tensors, {"format": "pt", **(notes or {})})
 
@@ -26,11 +26,11 @@ def load_weights(model: nn.Module, path: str | Path, *, inside: Path | None = No
     """Fill ``model`` with the weights in a safetensors file; nothing changes on an error.
 
     The file has a tensor for every parameter and buffer, by the same names and of the same shapes.
-    Of weights that the network ties together, one name is enough. The network keeps its device and
+    Weights that the network ties together need one name. The network keeps its device and
     its dtypes. A link that leads out of the folder ``inside`` is refused.
     """
     check_weights(model, path, inside=inside)
-    # Not strict, for tied weights may lack a name; everything else was checked above.
+    # Not strict, because tied weights may lack a name; everything else was checked above.
     model.load_state_dict(read_weights(Path(path), inside=inside), strict=False)
 
 
@@ -51,7 +51,11 @@ def check_weights(model: nn.Module, path: str | Path, *, inside: Path | None = N
         if name in wanted and form.shape != tuple(wanted[name].shape)
     ]
     faults = {"missing": missing, "unexpected": unexpected, "of another shape": misshapen}
-    said = [f"{len(names)} {kind} ({_few(names)})" for kind, names in faults.items() if names]
+    said = []
+    for kind, names in faults.items():
+        if names:
+            more = ", ..." if len(names) > NAMES_IN_MESSAGE else ""
+            said.append(f"{len(names)} {kind} ({', '.join(names[:NAMES_IN_MESSAGE])}{more})")
     if said:
         raise ValueError(
             f"{path} does not fit this {type(model).__name__}. Its tensors should have the names "
@@ -60,31 +64,27 @@ def check_weights(model: nn.Module, path: str | Path, *, inside: Path | None = N
 
 
 def _state(model: nn.Module) -> dict[str, Tensor]:
-    # the tensors themselves: tied ones are one object, which tells them in a sketch, too
+    # The tensors themselves, because tied ones are one object, also in a sketch.
     return {k: v for k, v in model.state_dict(keep_vars=True).items() if isinstance(v, Tensor)}
 
 
 def _memory(tensor: Tensor) -> tuple[int, tuple[int, ...]] | int:
     # Empty tensors and those of a sketch have no memory: each counts for itself.
-    there = not tensor.is_meta and tensor.data_ptr()
-    return (tensor.data_ptr(), tuple(tensor.shape)) if there else id(tensor)
+    pointer = 0 if tensor.is_meta else tensor.data_ptr()
+    return (pointer, tuple(tensor.shape)) if pointer else id(tensor)
 
 
 def read_weights(path: Path, *, inside: Path | None = None) -> dict[str, Tensor]:
-    """All tensors of a safetensors file by name; what is none is refused in one sentence."""
+    """Read all tensors of a safetensors file by name; other files are refused."""
     refuse_pickled(path)
     return read_file(path, inside=inside)[0]
 
 
 def refuse_pickled(path: Path) -> None:
     """Raise for a file whose name says that reading it could run code."""
-    if path.suffix.lower() in PICKLED:
+    if path.suffix.lower() in PICKLE_SUFFIXES:
         raise ValueError(
             f"{path} must be a safetensors file, because a file that ends in {path.suffix} can run "
             "code when it is read. If you trust it, convert it once: "
             "safetensors.torch.save_file(torch.load(path, weights_only=True), new_path)."
         )
-
-
-def _few(names: list[str]) -> str:
-    return ", ".join(names[:SHOWN]) + (", ..." if len(names) > SHOWN else "")

@@ -13,7 +13,7 @@ from vinets.core.checks import reason_of
 from vinets.core.files import parse_json
 from vinets.core.tensors import facts_of
 from vinets.data.images import Preprocessing
-from vinets.latent.seen import remember
+from vinets.models.facts import remember_training
 from vinets.networks.formats import EXPORT_FORMATS, Runner, suffixes
 
 
@@ -48,7 +48,7 @@ class ExportedNetwork(nn.Module):
         self.runtime, self.precision, self.size = runtime, precision, size
         self.inputs = dict(inputs)
         self.classes, self.preprocessing = _told(told)
-        remember(self, facts_of(told, "data"))
+        remember_training(self, facts_of(told, "data"))
         self._start = start
         self._threads = torch.get_num_threads()
         self._run = start(self._threads)

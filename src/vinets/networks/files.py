@@ -13,19 +13,16 @@ from torch import Tensor, nn
 
 from vinets import pretrained
 from vinets.core.checks import format_bytes, reason_of
-from vinets.core.files import read_json, write_json
-from vinets.core.fingerprint import digest
-from vinets.core.locks import locked
+from vinets.core.files import locked, read_json, write_json
 from vinets.core.plain import as_plain, from_plain
 from vinets.core.registry import UnknownName
-from vinets.core.tensors import Form, read_file, read_header
+from vinets.core.tensors import Form, digest, read_file, read_header
 from vinets.heads import HEADS, Head
 from vinets.heads.class_distances import ClassDistances
 from vinets.latent.cut import truncate
 from vinets.latent.reader import LatentReader
-from vinets.models.guard import Building, bytes_of, room_for
-from vinets.models.records import Record, example_inputs
-from vinets.models.sources import rebuild, sketch
+from vinets.models.facts import Record, example_inputs
+from vinets.models.records import TensorGuard, bytes_of, rebuild, room_for, sketch
 from vinets.models.weights import read_weights, save_weights
 from vinets.networks.network import CutNetwork, network_of
 
@@ -80,7 +77,7 @@ def load_network(directory: str | Path, backbone: nn.Module | None = None) -> Cu
         # First without memory, for a few bytes of JSON may ask for any amount of it. The terms of
         # polynomials are whole numbers, and are read before the rest.
         index, _ = read_file(weights, wanted=_is_index)
-        with Building():
+        with TensorGuard():
             drawn = nn.ModuleDict(_behind(config, index))
     except UNREADABLE as error:
         raise _not_described(folder, error) from None

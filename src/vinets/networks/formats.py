@@ -15,8 +15,8 @@ from vinets.core.device import logits_of, tensors_of
 from vinets.core.registry import Registry
 from vinets.latent.cut import StoppedNetwork
 from vinets.latent.reader import first_tensor
-from vinets.models.libraries.base import imported
-from vinets.models.records import Record, example_inputs
+from vinets.models.facts import Record, example_inputs
+from vinets.models.libraries.base import import_optional
 from vinets.networks.network import CutNetwork
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class ExportFormat(ABC):
     def require(self) -> None:
         """Raise, with what to install, unless all packages are there."""
         for package in self.packages:
-            imported(package, f"{self.title} needs", self.extra)
+            import_optional(package, f"{self.title} needs", self.extra)
 
 
 def suffixes() -> dict[str, str]:

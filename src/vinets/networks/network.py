@@ -14,7 +14,7 @@ from vinets.core.device import Inputs, call, device_of, evaluating
 from vinets.heads import DistanceHead, Head, PolynomialHead
 from vinets.heads.class_distances import ClassDistances
 from vinets.latent.reader import LatentReader
-from vinets.models.records import Record, example_inputs
+from vinets.models.facts import Record, example_inputs
 
 # what counts as a layer where the last layers are tuned; a norm goes with the layer before it
 WEIGHTED = (nn.modules.conv._ConvNd, nn.Linear, nn.Embedding, nn.MultiheadAttention)

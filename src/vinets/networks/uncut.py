@@ -13,14 +13,13 @@ from vinets.core.files import write_json
 from vinets.core.plain import as_plain
 from vinets.core.tensors import as_note
 from vinets.data.images import Preprocessing
-from vinets.latent.seen import NOTE, remember
 from vinets.models import load_weights, rebuild, save_weights
-from vinets.models.guard import room_for
+from vinets.models.facts import example_inputs, remember_training
 from vinets.models.libraries.file import UnnamedFile
-from vinets.models.records import example_inputs
-from vinets.models.sources import ModelRecord, sketch, spec_of
+from vinets.models.records import ModelRecord, room_for, sketch, spec_of
 from vinets.models.weights import check_weights, read_weights
 from vinets.networks.files import check_tied, read_description, tied
+from vinets.networks.seen import NOTE
 
 FORMAT, VERSION = "vinets.backbone", 2  # a name that is in files, whatever the word is here
 DESCRIPTION, WEIGHTS = "network.json", "weights.safetensors"
@@ -88,5 +87,5 @@ def read_uncut(folder: Path) -> UncutNetwork:
     check_tied(path, values, read_weights(folder / WEIGHTS, inside=folder), VERSION)
     told = values.get("training")
     training = told if isinstance(told, dict) else {}
-    remember(model, training.get("data"))
+    remember_training(model, training.get("data"))
     return UncutNetwork(model, source, inputs, classes, preprocessing, training)

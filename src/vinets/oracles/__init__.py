@@ -29,8 +29,7 @@ from .frank_wolfe import BlendedPairwise, FrankWolfe, PairwiseFrankWolfe
 from .homotopy import minimise_in_ball
 from .loop import solve
 from .problem import LeastSquaresBatch
-from .solution import Solution, Status, Summary
-from .solver import ORACLES, RowState, Solver
+from .solver import ORACLES, RowState, Solution, Solver, Status, Summary
 from .sparse import shorten, solve_sparse
 
 __all__ = [

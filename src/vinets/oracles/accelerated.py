@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from . import l1_ball
-from .problem import LeastSquaresBatch
+from .problem import LeastSquaresBatch, project_to_ball
 from .solver import RowState, Solver
 
 
@@ -43,20 +42,20 @@ class AcceleratedGradient(Solver[Momentum]):
     name = "agd"
 
     def init(self, problem: LeastSquaresBatch, start: Tensor) -> Momentum:
-        """No momentum at ``start``."""
+        """Begin at ``start`` without momentum."""
         eps = torch.finfo(start.dtype).eps
         largest = torch.linalg.eigvalsh(problem.gram)[:, -1]  # (K,)
         # an eigenvalue that rounding has lowered would make the steps too long to converge
         largest = (largest * (1 + 8 * problem.width * eps)).clamp(min=eps)
         length = largest.reciprocal()[problem.owner, None]
-        # copies, for whoever gave the start may go on writing to it
+        # copies, because the caller may go on writing to the start
         return Momentum(start.clone(), start.clone(), torch.ones_like(length), length)
 
     def step(self, problem: LeastSquaresBatch, state: Momentum) -> Momentum:
-        """One projected gradient step and one extrapolation."""
+        """Take one projected gradient step and one extrapolation."""
         slope = problem.product(state.ahead).add_(problem.linear)
         moved = torch.addcmul(state.ahead, slope, state.length, value=-1.0)
-        c = l1_ball.project(moved, problem.radius, problem.indicator)
+        c = project_to_ball(moved, problem.radius, problem.indicator)
         change = c - state.point
         uphill = ((state.ahead - c) * change).sum(1, keepdim=True) > 0
         count = (1 + torch.sqrt(1 + 4 * state.count.square())) / 2
@@ -65,5 +64,5 @@ class AcceleratedGradient(Solver[Momentum]):
         return Momentum(c, ahead, torch.where(uphill, 1.0, count), state.length)
 
     def coefficients(self, problem: LeastSquaresBatch, state: Momentum) -> Tensor:
-        """The points without momentum, which lie in the ball."""
+        """Return the points without momentum, which lie in the ball."""
         return state.point

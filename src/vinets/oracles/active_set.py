@@ -30,7 +30,7 @@ class ActiveSet(RowState):
 
 
 class Move(NamedTuple):
-    r"""Carry mass to the vertex ``toward`` from the whole point, or from the vertex ``away``.
+    r"""Mass to be carried to the vertex ``toward``, from the whole point or the vertex ``away``.
 
     The direction is :math:`d = v - y` with :math:`y = c` where ``whole`` (a Frank-Wolfe step) and
     :math:`y` the vertex ``away`` elsewhere (a pairwise step). ``descent`` is
@@ -63,7 +63,7 @@ def from_point(problem: LeastSquaresBatch, c: Tensor) -> ActiveSet:
 
 
 def rebuild(problem: LeastSquaresBatch, weights: Tensor) -> ActiveSet:
-    """State of the given weights, everything else computed from them."""
+    """Make the state of the given weights; everything else is computed from them."""
     # weights that are rounding would keep vertices active that have no part in the point
     weights = torch.where(weights > torch.finfo(weights.dtype).eps, weights, 0.0)
     weights = weights / weights.sum(1, keepdim=True)
@@ -79,13 +79,13 @@ def rebuild(problem: LeastSquaresBatch, weights: Tensor) -> ActiveSet:
 
 
 def point(problem: LeastSquaresBatch, weights: Tensor) -> Tensor:
-    """The points that the weights stand for, shape (N, o)."""
+    """Return the points that the weights stand for, shape (N, o)."""
     plus, minus = weights[:, : problem.width], weights[:, problem.width :]
     return problem.radius * (plus - minus)
 
 
 def best_active(state: ActiveSet, direction: float) -> tuple[Tensor, Tensor]:
-    """Active vertex with the largest ``direction * <slope, vertex>``, direction being +1 or -1.
+    """Find the active vertex with the largest ``direction * <slope, vertex>`` (+1 or -1).
 
     Returns the vertex number and that score for radius 1, both of shape (N, 1).
     """
@@ -94,12 +94,12 @@ def best_active(state: ActiveSet, direction: float) -> tuple[Tensor, Tensor]:
     plus = torch.add(plus, state.slope, alpha=direction)
     minus = torch.sub(minus, state.slope, alpha=direction)
     score, index = torch.maximum(plus, minus).max(dim=1, keepdim=True)
-    # of two vertices of one coordinate, plus wins ties
+    # at a tie of the two vertices of one coordinate, plus wins
     return index + o * (plus.gather(1, index) < score), score
 
 
 def best_of_all(slope: Tensor) -> tuple[Tensor, Tensor]:
-    """Vertex with the smallest ``<slope, vertex>``: its number, and minus that score (N, 1).
+    """Find the vertex with the smallest ``<slope, vertex>``: its number, minus that score (N, 1).
 
     The linear minimisation oracle of the ball: the largest entry, against its sign.
     """

@@ -7,16 +7,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from . import l1_ball
 from .frank_wolfe import PairwiseFrankWolfe
 from .loop import finish, solve, target_per_row
-from .problem import LeastSquaresBatch
-from .solution import Solution, Status
-from .solver import Solver
+from .problem import LeastSquaresBatch, project_to_ball
+from .solver import Solution, Solver, Status
 
 
 def cholesky(gram: Tensor) -> Tensor:
-    """Lower Cholesky factors (K, o, o); where a matrix is singular, of a slightly raised one.
+    """Return lower Cholesky factors (K, o, o); where a matrix is singular, of a raised one.
 
     Zero rows (padding of a Gram matrix smaller than the others) get a diagonal of 1, which changes
     no solution. What is singular even so gets a ridge of ``64 o eps`` times the mean diagonal;
@@ -37,7 +35,7 @@ def cholesky(gram: Tensor) -> Tensor:
 def least_squares(
     problem: LeastSquaresBatch, factor: Tensor | None = None, refinements: int = 1
 ) -> Tensor:
-    r"""Minimiser of every row over its prefix, the ball ignored.
+    r"""Find the minimiser of every row over its prefix, the ball ignored.
 
     With :math:`G = L L^\top` a leading principal block of ``G`` has the same block of ``L`` as its
     factor. So all rows, whatever their prefix, share one forward solve :math:`L w = -b`, a zeroing
@@ -91,7 +89,7 @@ def solve_exact(
     max_steps: int = 10_000,
     check_every: int = 8,
 ) -> Solution:
-    """Closed form where it lies in the ball, an iterative solver elsewhere.
+    """Solve in closed form where that lies in the ball, by an iterative solver elsewhere.
 
     Rows whose least-squares minimiser is in the ball, with a gap within the tolerance, end with
     ``CONVERGED`` after 0 steps. The others start at its projection and run under
@@ -115,8 +113,8 @@ def solve_exact(
     finite = c.isfinite().all(1, keepdim=True)
     c = torch.where(finite, c, 0.0)
     inside = finite[:, 0] & (c.abs().sum(1) <= problem.radius)
-    c = l1_ball.project(c, problem.radius)
-    # inside the ball, but of an ill-conditioned matrix: the gap tells whether to trust it
+    c = project_to_ball(c, problem.radius)
+    # a point of an ill-conditioned matrix may be wrong: the gap tells whether to trust it
     gap = problem.dual_gap(c, problem.gradient(c))
     rest = (~(inside & (gap <= tolerance))).nonzero()[:, 0]
     steps = torch.zeros_like(problem.owner)

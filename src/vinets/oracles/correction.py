@@ -1,12 +1,11 @@
-"""Improve points over their support by conjugate gradients, staying in the l1 ball."""
+"""Corrections of points over their support by conjugate gradients, which stay in the l1 ball."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
-from . import l1_ball
-from .problem import LeastSquaresBatch
+from .problem import LeastSquaresBatch, scale_into_ball
 
 
 def correct(problem: LeastSquaresBatch, c: Tensor, rounds: int) -> Tensor:
@@ -36,15 +35,15 @@ def correct(problem: LeastSquaresBatch, c: Tensor, rounds: int) -> Tensor:
     moved = torch.where(ratio <= t, 0.0, c + t * d)
     # f(c + t d) - f(c) = t (2 <Gc + b, d> + t <d, Gd>)
     lower = 2 * slope_d + t * d_gram_d < 0
-    # where rounding spoilt the direction the point stays: a correction never makes things worse
+    # the point stays if rounding spoilt the direction: a correction never makes things worse
     in_ball = moved.abs().sum(1, keepdim=True) <= problem.radius * (1 + 4 * problem.width * eps)
-    return torch.where(lower & in_ball, l1_ball.scale_into(moved, problem.radius), c)
+    return torch.where(lower & in_ball, scale_into_ball(moved, problem.radius), c)
 
 
 def _conjugate_gradients(
     problem: LeastSquaresBatch, c: Tensor, on_face: Tensor, rounds: int
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Direction ``d`` (N, o) towards the minimiser, ``<Gc + b, d>`` and ``<d, Gd>`` (N, 1)."""
+    """Find directions ``d`` (N, o) to the minimisers, ``<Gc + b, d>`` and ``<d, Gd>`` (N, 1)."""
     eps, tiny = torch.finfo(c.dtype).eps, torch.finfo(c.dtype).tiny
     sign = torch.sign(c)
     support = sign.abs()

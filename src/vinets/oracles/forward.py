@@ -31,20 +31,22 @@ from .problem import LeastSquaresBatch
 
 Array: TypeAlias = NDArray[Any]
 
-NARROW = 64  # terms, all of which may be taken; of more than these
-ENTRIES = 12  # only so many
-ROOM = 4  # entries that most points have at most
-SPARE = range(4, 9)  # entries, one of which is often more than it takes
-# of a term, what is rounding outside of others
-DEPENDENT = {np.dtype(one): float(np.finfo(one).eps) ** 0.5 for one in (np.float32, np.float64)}
-NUMBERS = 1 << 20  # in the vectors of a batch of rows
+MAX_NARROW_TERMS = 64  # problems of at most so many terms may take them all
+MAX_WIDE_ENTRIES = 12  # entries that problems of more terms may take
+FIRST_ENTRIES = 4  # entries that there is room for at first; most points have no more
+SPARE_SIZES = range(4, 9)  # numbers of entries one of which is often more than it takes
+# Squares of what is left of a term outside of the others, up to which that is rounding.
+DEPENDENT_SQUARE = {
+    np.dtype(one): float(np.finfo(one).eps) ** 0.5 for one in (np.float32, np.float64)
+}
+MAX_BATCH_NUMBERS = 1 << 20  # numbers in the vectors of a batch of rows
 
 
 def add_entries(problem: LeastSquaresBatch, target: Tensor) -> tuple[Tensor, Tensor]:
-    """Points (N, o) of few entries, and which rows (N,) reach their ``target`` (N,); others are 0.
+    """Find points (N, o) of few entries, and which rows (N,) reach their ``target`` (N,).
 
-    A point is minimal over the entries that it has, the ball ignored. A row is given up as soon as
-    its steps would not suffice if all lowered the value as much as the next one.
+    A point is minimal over the entries that it has, the ball ignored; rows that miss are 0. A row
+    is given up as soon as its steps would not suffice if all lowered the value as much as the next.
 
     References
     ----------
@@ -54,7 +56,7 @@ def add_entries(problem: LeastSquaresBatch, target: Tensor) -> tuple[Tensor, Ten
     parts = problem.gram, problem.linear, problem.constant - target, problem.mask, problem.owner
     gram, slope, missing, inside, owner = (x.numpy(force=True) for x in parts)
     o = problem.width
-    most = o if o <= NARROW else ENTRIES
+    most = o if o <= MAX_NARROW_TERMS else MAX_WIDE_ENTRIES
     diagonal = gram.diagonal(0, 1, 2)
     scale = 1 / np.sqrt(np.where(diagonal > 0, diagonal, diagonal.dtype.type(1)))
     scales = scale if len(scale) == 1 else scale.take(owner, 0)
@@ -62,10 +64,10 @@ def add_entries(problem: LeastSquaresBatch, target: Tensor) -> tuple[Tensor, Ten
     slope *= inside
     table = (gram * scale[:, :, None] * scale[:, None, :]).reshape(-1, o)
     points, reached = np.zeros_like(slope), missing <= 0
-    open_, batch = (missing > 0).nonzero()[0], max(1, NUMBERS // (ENTRIES * o))
+    open_, batch = (missing > 0).nonzero()[0], max(1, MAX_BATCH_NUMBERS // (MAX_WIDE_ENTRIES * o))
     for place in (open_[i : i + batch] for i in range(0, len(open_), batch)):
         mine = (x.take(place, 0) for x in (slope, inside, owner * o, missing))
-        _grow(table, _Rows.of(min(ROOM, most), place, *mine), most, points, reached)
+        _grow(table, _Rows.of(min(FIRST_ENTRIES, most), place, *mine), most, points, reached)
     points *= scales
     return torch.from_numpy(points).to(problem.linear), torch.from_numpy(reached).to(target.device)
 
@@ -86,7 +88,7 @@ class _Rows:
     def of(
         cls, room: int, place: Array, slope: Array, inside: Array, first: Array, missing: Array
     ) -> _Rows:
-        """Rows at 0."""
+        """Begin with rows at 0."""
         n, o = slope.shape
         outside = np.where(inside, slope.dtype.type(1), slope.dtype.type(np.inf))
         support = np.zeros((n, room), dtype=np.int64)
@@ -118,11 +120,11 @@ class _Rows:
         vectors /= root
         self.state -= vectors * (_pick(self.state, at)[:, None] / root)
         self.outside -= np.square(vectors[:, :o])
-        self.outside[self.outside <= DEPENDENT[vectors.dtype]] = np.inf  # never to be taken
+        self.outside[self.outside <= DEPENDENT_SQUARE[vectors.dtype]] = np.inf  # never to be taken
         self.support[:, step] = at
 
     def make_room(self, most: int) -> None:
-        """Room for twice as many steps, or for ``most``; there was none left."""
+        """Make room for twice as many steps, or for ``most``; there was none left."""
         before, n, width = self.taken.shape
         room = min(2 * before, most)
         taken = np.empty((room, n, width + room - before), dtype=self.taken.dtype)
@@ -174,7 +176,7 @@ def _finish(rows: _Rows, ended: Array, size: int, points: Array, reached: Array)
     """Write down the points of those that have ``ended``, of ``size`` entries or one less."""
     o = rows.outside.shape[1]
     c = rows.state[ended, o : o + size]
-    if size in SPARE:
+    if size in SPARE_SIZES:
         _leave_one_out(c, rows.taken[:size, ended, o : o + size], -rows.missing.take(ended))
     place = rows.place.take(ended)
     points[place[:, None], rows.support[ended, :size]] = c
@@ -200,5 +202,5 @@ def _leave_one_out(c: Array, basis: Array, room: Array) -> None:
 
 
 def _pick(table: Array, at: Array) -> Array:
-    """Entry ``at[n]`` of row ``n`` of a contiguous table."""
+    """Return entry ``at[n]`` of row ``n`` of a contiguous table."""
     return table.ravel().take(at + np.arange(0, table.size, table.shape[1]))

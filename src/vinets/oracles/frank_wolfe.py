@@ -18,7 +18,7 @@ from .solver import Solver
 
 @dataclass(frozen=True)
 class _VertexSolver(Solver[ActiveSet]):
-    """What the three solvers share: all but the choice of the move."""
+    """A solver that moves mass between vertices, all but the choice of the move."""
 
     sparse = True
 
@@ -45,7 +45,7 @@ class _VertexSolver(Solver[ActiveSet]):
 
     @abstractmethod
     def choose(self, problem: LeastSquaresBatch, state: ActiveSet) -> Move:
-        """The next move of every row."""
+        """Choose the next move of every row."""
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ from vinets.algebra.orthogonal import ROUNDING
 
 Array = NDArray[np.float64]
 EPS = float(np.finfo(np.float64).eps)
-SEGMENTS = 20  # a path has about as many segments as columns; this many times more are rounding
+SEGMENTS_PER_COLUMN = 20  # a path has about as many segments as columns; more are rounding
 
 
 def minimise_in_ball(
@@ -82,7 +82,7 @@ def minimise_in_ball(
 
 
 def _follow_path(columns: Array, u: Array, radius: float, goal: float) -> Array:
-    r"""The minimiser over the ball, or a point where it is certain that no value is below ``goal``.
+    r"""Find the minimiser over the ball, or a point where surely no value is below ``goal``.
 
     With :math:`y = Mc + u`, every point of the ball has a residual of at least
     :math:`(y^\top u - r \lVert M^\top y\rVert_\infty) / \lVert y\rVert`.
@@ -97,7 +97,7 @@ def _follow_path(columns: Array, u: Array, radius: float, goal: float) -> Array:
     barred = np.zeros(o, dtype=bool)  # active, or dependent on columns that are
     signs, basis, upper = np.zeros(0), np.zeros((d, 0)), np.zeros((0, 0))
     c, moved = np.zeros(o), np.zeros(0)
-    for _ in range(SEGMENTS * o if level > floor else 0):
+    for _ in range(SEGMENTS_PER_COLUMN * o if level > floor else 0):
         if joining is not None:
             barred[joining] = True
             along, fresh = _project_out(columns[:, joining], basis)
@@ -114,12 +114,12 @@ def _follow_path(columns: Array, u: Array, radius: float, goal: float) -> Array:
             upper, np.column_stack([-along, back]), check_finite=False
         ).T  # the coefficients are start - level * fall
         fixed, falling = columns.T @ perpendicular, columns.T @ (basis @ back)
-        # Where the next column joins: its correlation, fixed - level * falling, reaches the level.
+        # The next column joins at the level that its correlation, fixed - level * falling, reaches.
         rate = 1 + np.where(fixed > 0, falling, -falling)
         joins = np.divide(np.abs(fixed), rate, out=np.zeros(o), where=(rate > 0) & ~barred)
         joining = int(joins.argmax())
         join = min(float(joins[joining]), level) if joins[joining] > floor else 0.0
-        # Where the next coefficient becomes 0.
+        # The level at which the next coefficient becomes 0.
         leaves = np.divide(start, fall, out=np.zeros(len(active)), where=signs * fall < 0)
         leaving = int(leaves.argmax())
         leave = min(float(leaves[leaving]), level)
@@ -137,14 +137,14 @@ def _follow_path(columns: Array, u: Array, radius: float, goal: float) -> Array:
             basis, upper = qr_delete(basis, upper, leaving, which="col", check_finite=False)
             basis, upper = basis[:, : len(active)], upper[: len(active)]
             moved = np.delete(moved, leaving)
-            if not active:  # by rounding alone
+            if not active:  # rounding alone has emptied it
                 break
     c[active] = moved
     return c
 
 
 def _shortest_solution(columns: Array, u: Array, most: float) -> Array | None:
-    """The solution of ``Mc = -u`` with the smallest l1 norm, or None if there is none.
+    """Find the solution of ``Mc = -u`` with the smallest l1 norm, or None if there is none.
 
     With :math:`M_1` a largest independent part of the columns, :math:`M_2 = M_1 B` the others and
     :math:`u = -M_1 a`, all solutions are :math:`c = (a - Bz, z)`.
@@ -174,7 +174,7 @@ def _shortest_solution(columns: Array, u: Array, most: float) -> Array | None:
 
 
 def _project_out(vector: Array, basis: Array) -> tuple[Array, Array]:
-    """Coordinates along orthonormal columns, and the rest; done twice against rounding."""
+    """Return coordinates along orthonormal columns, and the rest; twice, against rounding."""
     along = basis.T @ vector
     rest = vector - basis @ along
     again = basis.T @ rest

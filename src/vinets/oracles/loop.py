@@ -7,12 +7,10 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from . import l1_ball
-from .problem import LeastSquaresBatch
-from .solution import Solution, Status
-from .solver import RowState, Solver, State
+from .problem import LeastSquaresBatch, project_to_ball, scale_into_ball
+from .solver import RowState, Solution, Solver, State, Status
 
-STALL_STEPS = 384  # steps in a row without progress before a row counts as stalled
+STALL_STEPS = 384  # steps in a row without progress, after which a row counts as stalled
 REFRESH_STEPS = 8  # steps after which what a solver only updates is computed afresh
 _RUNNING = -1
 
@@ -81,7 +79,7 @@ def solve(
     done = 0
     while len(working):
         # steps that only update their points drift out of the ball by rounding
-        c = l1_ball.scale_into(solver.coefficients(working, state), problem.radius)
+        c = scale_into_ball(solver.coefficients(working, state), problem.radius)
         rules = goal, stop_when_hopeless, tolerance, check_every
         verdict, progress = _judge(working, c, progress, *rules)
         if done >= max_steps:
@@ -137,7 +135,7 @@ def _judge(
     tolerance: float,
     check_every: int,
 ) -> tuple[Tensor, _Progress]:
-    """Status of every working row at ``c``, or _RUNNING; and the progress brought up to date."""
+    """Find the status of every working row at ``c``, or _RUNNING, and its new progress."""
     value, gradient = problem.value_and_gradient(c)
     gap = problem.dual_gap(c, gradient)
     # Sums over another batch shape round differently: keep clear of the thresholds by that much.
@@ -163,7 +161,7 @@ def _judge(
 
 
 def _start(problem: LeastSquaresBatch, start: Tensor | None) -> Tensor:
-    """A fresh tensor of starting points in the ball."""
+    """Make a fresh tensor of starting points in the ball."""
     if start is None:
         return torch.zeros_like(problem.linear)
     if start.shape != problem.linear.shape:
@@ -171,11 +169,11 @@ def _start(problem: LeastSquaresBatch, start: Tensor | None) -> Tensor:
             f"The 'start' argument of solve must be of shape {tuple(problem.linear.shape)}. "
             f"Got {tuple(start.shape)}."
         )
-    return l1_ball.project(start.to(problem.linear), problem.radius, problem.mask)
+    return project_to_ball(start.to(problem.linear), problem.radius, problem.mask)
 
 
 def target_per_row(problem: LeastSquaresBatch, target: float | Tensor | None) -> Tensor | None:
-    """The target as one number per row, shape (N,)."""
+    """Return the target as one number per row, shape (N,)."""
     if target is None:
         return None
     target = torch.as_tensor(target).to(problem.constant)

@@ -1,4 +1,4 @@
-"""Many l1-bounded least-squares problems that share a few Gram matrices."""
+"""Many least-squares problems over one l1 ball, which share a few Gram matrices, and the ball."""
 
 from __future__ import annotations
 
@@ -111,39 +111,39 @@ class LeastSquaresBatch:
         return groups.reshape(-1, self.width).index_select(0, self._slots[0])
 
     def product(self, c: Tensor) -> Tensor:
-        """``G c`` of every row, shape (N, o)."""
+        """Compute ``G c`` of every row, shape (N, o)."""
         return self.ungroup(self.group(c) @ self.gram)
 
     def gram_rows(self, index: Tensor) -> Tensor:
-        """Row ``index[n]`` of the Gram matrix of row ``n``, shape (N, o)."""
+        """Return row ``index[n]`` of the Gram matrix of row ``n``, shape (N, o)."""
         return self._stacked.index_select(0, self._row_offset + index.view(-1))
 
     def gram_entries(self, i: Tensor, j: Tensor) -> Tensor:
-        """Entry ``G[i[n], j[n]]`` of the Gram matrix of row ``n``, in the shape of ``i``."""
+        """Return entry ``G[i[n], j[n]]`` of the Gram matrix of row ``n``, in the shape of ``i``."""
         flat = (self._row_offset + i.view(-1)) * self.width + j.view(-1)
         return self._stacked.view(-1).index_select(0, flat).view(i.shape)
 
     def gram_blocks(self, rows: Tensor, index: Tensor) -> Tensor:
-        """Blocks (n, q, q) of the Gram matrices of ``rows`` (n,) at their ``index`` (n, q)."""
+        """Return blocks (n, q, q) of the Gram matrices of ``rows`` (n,) at ``index`` (n, q)."""
         first = (self._row_offset[rows, None] + index) * self.width
         return self._stacked.view(-1)[first[:, :, None] + index[:, None, :]]
 
     def value(self, c: Tensor) -> Tensor:
-        """``f(c)`` of every row, shape (N,)."""
+        """Compute ``f(c)`` of every row, shape (N,)."""
         return self.value_and_gradient(c)[0]
 
     def gradient(self, c: Tensor) -> Tensor:
-        """``2 (G c + b)``, zero beyond the prefix, shape (N, o)."""
+        """Compute ``2 (G c + b)``, zero beyond the prefix, shape (N, o)."""
         return self.value_and_gradient(c)[1]
 
     def value_and_gradient(self, c: Tensor) -> tuple[Tensor, Tensor]:
-        """Values (N,) and masked gradients (N, o) from one product with the Gram matrices."""
+        """Compute values (N,) and masked gradients (N, o) by one product with the Gram matrices."""
         slope = self.product(c) + self.linear
         value = (c * (slope + self.linear)).sum(1) + self.constant
         return value, slope.mul_(self.indicator).mul_(2.0)  # slope is ours: product made it
 
     def dual_gap(self, c: Tensor, gradient: Tensor) -> Tensor:
-        r"""Frank-Wolfe gap, an upper bound on ``f(c) - min f`` for ``c`` in the ball, shape (N,).
+        r"""Compute the Frank-Wolfe gap, an upper bound on ``f(c) - min f`` in the ball, shape (N,).
 
         .. math:: \max_{\|v\|_1 \le r} \langle \nabla f(c), c - v \rangle
                   = \langle \nabla f(c), c \rangle + r \|\nabla f(c)\|_\infty .
@@ -152,7 +152,7 @@ class LeastSquaresBatch:
         return gap.clamp(min=0.0)  # at the optimum rounding may leave a negative number
 
     def rounding(self, c: Tensor) -> Tensor:
-        r"""Size of the rounding error in ``value(c)``, shape (N,).
+        r"""Estimate the rounding error in ``value(c)``, shape (N,).
 
         :math:`\epsilon (\sqrt{\beta} + \|c\|_1 \max_i \sqrt{G_{ii}})^2`, since no term of the
         sum is larger than that.
@@ -162,12 +162,12 @@ class LeastSquaresBatch:
         return torch.finfo(c.dtype).eps * (self.constant.abs().sqrt() + reach).square()
 
     def to(self, dtype: torch.dtype) -> LeastSquaresBatch:
-        """The same problems in another precision."""
+        """Return the same problems in another precision."""
         gram, linear, constant = (x.to(dtype) for x in (self.gram, self.linear, self.constant))
         return LeastSquaresBatch(gram, linear, constant, self.prefix, self.owner, self.radius)
 
     def select(self, rows: Tensor) -> LeastSquaresBatch:
-        """The sub-batch of the rows listed in ``rows``, with the Gram matrices they use."""
+        """Return the sub-batch of the rows listed in ``rows``, with the Gram matrices they use."""
         owner, gram = self.owner[rows], self.gram
         # products pad to the largest group of every Gram matrix: unused ones would cost theirs
         if gram.shape[0] > 1 and rows.numel():
@@ -213,3 +213,48 @@ def _check(problem: LeastSquaresBatch) -> None:
 
 def _refuse(name: str, wanted: str, got: object) -> None:
     raise ValueError(f"The '{name}' argument of LeastSquaresBatch must be {wanted}. Got {got}.")
+
+
+def project_to_ball(c: Tensor, radius: float, mask: Tensor | None = None) -> Tensor:
+    r"""Find the nearest points of :math:`\{x : \|x\|_1 \le r,\ x = 0 \text{ off the mask}\}`.
+
+    Inside the ball a point stays as it is; outside, every entry is shrunk towards zero by the
+    same threshold,
+
+    .. math:: x_i = \operatorname{sign}(c_i)\, \max(|c_i| - \theta, 0), \qquad \|x\|_1 = r.
+
+    ``c`` are the points, shape (N, o), and ``mask``, bool or 0/1 numbers of that shape, tells the
+    entries that may be non-zero; None means all. The result may be ``c`` itself.
+
+    References
+    ----------
+    Duchi, Shalev-Shwartz, Singer, Chandra: Efficient projections onto the l1-ball for learning in
+    high dimensions. ICML 2008.
+    """
+    if mask is not None:
+        c = c * mask.to(c.dtype)
+    outside = c.abs().sum(1) > radius
+    if c.is_cuda:  # shrinking all rows is cheaper than waiting for the device
+        return torch.where(outside[:, None], _shrink(c, radius), c)
+    # on a CPU sorting is what costs: only where it is needed
+    rows = outside.nonzero()[:, 0]
+    return c.index_copy(0, rows, _shrink(c[rows], radius)) if rows.numel() else c
+
+
+def _shrink(c: Tensor, radius: float) -> Tensor:
+    """Project rows known to lie outside the ball, by sorting their magnitudes."""
+    size = c.abs()
+    ordered = size.sort(dim=1, descending=True).values
+    excess = ordered.cumsum(1) - radius
+    count = torch.arange(1, c.shape[1] + 1, device=c.device, dtype=c.dtype)
+    # at least one entry stays, whatever rounding says
+    kept = (ordered * count > excess).sum(1, keepdim=True).clamp(min=1)  # (N, 1)
+    threshold = excess.gather(1, kept - 1) / kept
+    # a threshold far above the radius leaves an error of its own size
+    return scale_into_ball(torch.sign(c) * (size - threshold).clamp(min=0.0), radius)
+
+
+def scale_into_ball(c: Tensor, radius: float) -> Tensor:
+    """Divide rows that rounding has pushed out of the ball by their excess norm."""
+    norm = c.abs().sum(1, keepdim=True)
+    return c * (radius / norm.clamp(min=radius))

@@ -1,4 +1,4 @@
-r"""Sparse coefficients from dense ones: drop what a target leaves room to drop, many rows at once.
+r"""Sparse coefficients from dense ones: what a target leaves room for is dropped, in many rows.
 
 Where a few entries suffice, :mod:`.forward` finds them from nothing. What follows is for the rest.
 
@@ -27,22 +27,21 @@ import torch
 from torch import Tensor
 
 from .closed_form import cholesky, least_squares
-from .forward import NARROW, add_entries
+from .forward import MAX_NARROW_TERMS, add_entries
 from .loop import finish, solve
 from .problem import LeastSquaresBatch
-from .solution import Solution, Status
-from .solver import Solver
+from .solver import Solution, Solver, Status
 
-FEW = 16  # entries that are tried all at once; of more than these
-SHARES = (8, 4, 2)  # one in so many is tried as a support
-APART = 3.0  # leaving out many entries costs up to about this many times the sum over them
-AGAIN = 64  # supports of so many entries at most are looked through once more
-MANY = 0.4  # of the entries of long prefixes, what may be left out
-NUMBERS = 1 << 20  # in the largest array of a batch of rows
-ROUGH = 1e-4  # targets above this share of the square leave room for single precision,
-WIDE = 64  # which pays for more entries than this
-NEAR = 1e-12  # of the square, what the values of points of a few entries may round by
-MINIMAL = 1e-6  # gradients of minimisers are at most this
+MAX_WHOLE_TERMS = 16  # problems of at most so many terms try all of them as one support
+SUPPORT_SHARES = (8, 4, 2)  # problems of more terms try one in so many as a support
+COST_FACTOR = 3.0  # to leave out many entries costs up to about this many times their sum
+MAX_REVISED_ENTRIES = 64  # supports of at most so many are looked through once more
+MAX_SPARED_SHARE = 0.4  # share of the entries of a long prefix that may be left out
+MAX_BATCH_NUMBERS = 1 << 20  # numbers in the largest array of a batch of rows
+SINGLE_TARGET = 1e-4  # share of the square; larger targets leave room for single precision
+SINGLE_TERMS = 64  # single precision pays for problems of more terms than these
+VALUE_ROUNDING = 1e-12  # share of the square by which values of short points may round
+MAX_GRADIENT = 1e-6  # largest entry of the gradient at a minimiser
 
 
 def solve_sparse(
@@ -53,7 +52,7 @@ def solve_sparse(
     *,
     max_steps: int = 10_000,
 ) -> Solution:
-    """Points of few entries with values of at most ``target``, by :func:`shorten` where it can.
+    """Find points of few entries with values of at most ``target``, by :func:`shorten` first.
 
     ``start`` (N, o) are the minimisers without the ball; if None, they are computed where they are
     needed. Rows where it is none of them, or misses the target, or lies outside of the ball are
@@ -67,7 +66,7 @@ def solve_sparse(
     status = torch.full_like(problem.owner, Status.TARGET)
     if bool(good.all()):
         return Solution(c, value, problem.dual_gap(c, gradient), steps, status)
-    # where rounding or the ball spoilt the short point, the long one will do
+    # the long point will do if rounding or the ball spoilt the short one
     bad = (~good).nonzero()[:, 0]
     spoilt = problem.select(bad)
     long = least_squares(spoilt) if start is None else start[bad]
@@ -82,7 +81,7 @@ def solve_sparse(
 
 
 def shorten(problem: LeastSquaresBatch, start: Tensor, target: Tensor) -> Tensor:
-    """Points with fewer entries, each minimal over those that it has, and of values <= target.
+    """Find points with fewer entries, each minimal over those that it has, of values <= target.
 
     ``start`` (N, o) minimises every row over its prefix, the ball ignored; ``target`` (N,). A few
     entries are added to 0 where these suffice; elsewhere, as many as can be spared are left out of
@@ -100,12 +99,12 @@ def shorten(problem: LeastSquaresBatch, start: Tensor, target: Tensor) -> Tensor
 def _shortened(
     problem: LeastSquaresBatch, start: Tensor | None, target: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """What :func:`shorten` returns, and in which rows (N,) it is a short point."""
-    if problem.width > NARROW and problem.linear.is_cuda:
+    """Return what :func:`shorten` does, and in which rows (N,) it is a short point."""
+    if problem.width > MAX_NARROW_TERMS and problem.linear.is_cuda:
         # few rows of such problems are short, and steps are taken on the CPU
         found, reached = torch.zeros_like(problem.linear), problem.constant <= target
     else:
-        found, reached = add_entries(problem, target - NEAR * problem.constant)
+        found, reached = add_entries(problem, target - VALUE_ROUNDING * problem.constant)
     left = (~reached).nonzero()[:, 0]
     if len(left):
         rest = problem.select(left)
@@ -115,14 +114,14 @@ def _shortened(
 
 
 def _is_minimal(gradient: Tensor) -> Tensor:
-    return gradient.abs().amax(1) <= MINIMAL  # NaN is not
+    return gradient.abs().amax(1) <= MAX_GRADIENT  # NaN is not minimal
 
 
 def _leave_out(problem: LeastSquaresBatch, start: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-    """The ``start`` without entries that can be spared, and where it allows to look for them."""
+    """Leave out entries of ``start`` that can be spared, and tell where they may be looked for."""
     found = start.clone()
     precise = start.dtype
-    if problem.width > WIDE and bool((target > ROUGH * problem.constant).all()):
+    if problem.width > SINGLE_TERMS and bool((target > SINGLE_TARGET * problem.constant).all()):
         # an error of a minimiser changes its value by the square of it only
         precise = torch.float32
         target = target - 8 * torch.finfo(precise).eps * problem.constant
@@ -140,15 +139,15 @@ def _leave_out(problem: LeastSquaresBatch, start: Tensor, target: Tensor) -> tup
     diagonal = half.square().cumsum(1)[problem.owner[rows], problem.prefix[rows] - 1]
     cost = (start[rows].square() / diagonal).masked_fill_(~problem.mask[rows], -1.0)
     cost, order = cost.sort(1, descending=True)
-    # what leaving out all behind an entry would cost if entries had no part in each other
+    # the cost of leaving out all behind an entry, if entries had no part in each other
     behind = cost.clamp_(min=0.0).sum(1, keepdim=True) - cost.cumsum(1)
     problem, half = problem.to(precise), half.to(precise)
     start, value, target = start.to(precise), value.to(precise), target.to(precise)
-    for share in SHARES if problem.width > FEW else (1,):
+    for share in SUPPORT_SHARES if problem.width > MAX_WHOLE_TERMS else (1,):
         size = math.ceil(problem.width / share)
-        likely = APART * behind[:, size - 1] <= target[rows] - value[rows]
+        likely = COST_FACTOR * behind[:, size - 1] <= target[rows] - value[rows]
         left = [(~likely).nonzero()[:, 0]]
-        for part in likely.nonzero()[:, 0].split(max(1, NUMBERS // size**2)):
+        for part in likely.nonzero()[:, 0].split(max(1, MAX_BATCH_NUMBERS // size**2)):
             at, support = rows[part], order[part, :size]
             reached, short = _over(problem, at, support, target[at])
             left.append(part[~reached])
@@ -163,7 +162,7 @@ def _leave_out(problem: LeastSquaresBatch, start: Tensor, target: Tensor) -> tup
 def _over(
     problem: LeastSquaresBatch, rows: Tensor, support: Tensor, target: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Which rows reach their target over their ``support`` (n, M), and short points of those.
+    """Find rows that reach their target over their ``support`` (n, M), and their short points.
 
     A point has as many of the first entries as it takes, or fewer.
     """
@@ -186,7 +185,7 @@ def _over(
     eye = torch.eye(size, dtype=gram.dtype, device=gram.device)
     lower = torch.where(enough[:, :, None], lower, eye)
     w = w * enough
-    if size > AGAIN:
+    if size > MAX_REVISED_ENTRIES:
         return reached, -_back(lower, w)
     half = torch.linalg.solve_triangular(lower, eye.expand_as(lower), upper=False)
     point = -(w[:, None] @ half)[:, 0]
@@ -212,13 +211,15 @@ def _from_whole(
             done = p
             same = mine[problem.prefix[mine] == p]
             shared = inverse[None, :p, :p].contiguous()
-            for at in same.split(max(1, 4 * NUMBERS // p**2)):
+            for at in same.split(max(1, 4 * MAX_BATCH_NUMBERS // p**2)):
                 room = target[at] - value[at]
-                found[at, :p] = _without(shared, start[at, :p], room, math.ceil(MANY * p)).to(found)
+                found[at, :p] = _without(
+                    shared, start[at, :p], room, math.ceil(MAX_SPARED_SHARE * p)
+                ).to(found)
 
 
 def _without(inverse: Tensor, point: Tensor, room: Tensor, most: int) -> Tensor:
-    """Points (n, M) without those entries, at most ``most``, that there is room to leave out.
+    """Return points (n, M) without those entries, at most ``most``, that can be left out.
 
     ``inverse`` (n or 1, M, M) is that of the Gram matrices; values may rise by ``room`` (n,).
     """

@@ -7,18 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from vinets.heads import HEADS, VanishingHead
-from vinets.models.presets import PRESETS
-
-SIZES: dict[str, dict[str, Any]] = {
-    "resnet18": {"components": 128, "psi": 0.1, "max_degree": 5, "keep": 128, "monomials": 512},
-    "resnet34": {"components": 128, "psi": 0.1, "max_degree": 5, "keep": 128, "monomials": 512},
-    "digits_cnn": {
-        **{"components": 16, "psi": 0.01, "max_degree": 2, "keep": 32, "monomials": None},
-        **{"trained": "classifier", "augment": False, "weight_decay": 1e-4},
-    },
-}
-"""Variables n, tolerance and degree for every network: as in the paper for CIFAR; on digits, of
-which there are 1,348 to train on, what suits so few."""
+from vinets.models.presets import PRESETS, SIZES
 
 READINGS: dict[str, dict[str, Any]] = {
     "plain components, mean square ≤ 0.1": {},

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from vinets.models.presets import SIZES
 from vinets.paper.accuracy import ALGORITHMS, ORACLE_COLUMNS, oracle_row
-from vinets.paper.backbones import SIZES, Backbone
+from vinets.paper.backbones import Backbone
 from vinets.paper.evidence import Judged, count
 from vinets.paper.level import level
 from vinets.paper.plan import Experiment, Findings, Plan, Results, Trials, part

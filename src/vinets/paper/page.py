@@ -1,36 +1,54 @@
-"""The page of the experiments on digits, for a reader who has not read the paper."""
+"""Read results of experiments from a folder, and make one page of them.
+
+Results on CIFAR stand beside the paper's numbers. Those on digits get a page for a reader who has
+not read the paper.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import shlex
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 
+from vinets.core.files import read_json
+from vinets.core.plain import from_plain
 from vinets.ideals.plot import plot_generators
-from vinets.report.figures import can_draw
 from vinets.report.formats import number
-from vinets.report.results_page import experiment_section
 from vinets.report.values import (
     Beside,
     Block,
+    Bullets,
     Code,
     Column,
     Drawing,
     ExperimentResult,
     Facts,
     Folded,
+    Notice,
     Page,
     Row,
     Section,
     Table,
+    facts_table,
 )
 
+LEAD = (
+    "Every table has our values. Below them, where the paper prints one, stand its value and ours "
+    "less the paper's. ± is one standard deviation. The data of every figure lie folded below it."
+)
+NOT_DONE = (
+    "Not complete: {} of its trials were still to be done when this was written. The same command "
+    "goes on where it was."
+)
 NEEDED = (
     *("fig-vanishing", "fig-kept", "fig-truncation", "fig-parameters", "claims"),
     "table-efficiency",
 )
-"""Experiments that the first screens are made of; without one of them there is no such page."""
+"""Experiments that the page on digits begins with; without one of them there is no such page."""
 
 IDEALS = (
     "In the latent space of a network, the images of one class lie near a curved surface. Such a "
@@ -71,9 +89,106 @@ NEXT = (
     "# the same experiments on CIFAR-10 and CIFAR-100",
 )
 
+# --- results ----------------------------------------------------------------------------------
+
+
+def read_results(folder: str | Path) -> list[ExperimentResult]:
+    """Read the results of a folder, a JSON file each, in their order.
+
+    Other files, JSON that is no experiment and folders inside it are passed over, and so are
+    quick results of an experiment that has others. An error names the file that is broken, and
+    the key.
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise FileNotFoundError(
+            f"There is no folder {folder}. Pass the one into which vinets reproduce wrote."
+        )
+    results: dict[tuple[str, bool], tuple[Path, ExperimentResult]] = {}
+    for path in sorted(folder.glob("*.json")):
+        values = read_json(path) if path.is_file() else None
+        if not isinstance(values, dict) or "experiment" not in values:
+            continue
+        if values.keys().isdisjoint(("title", "tables", "figures")):
+            continue
+        result = from_plain(ExperimentResult, values, path.name)
+        key = result.experiment, bool(result.quick)
+        known, _ = results.setdefault(key, (path, result))
+        if known is not path:
+            raise ValueError(
+                f"{known.name} and {path.name} are both results of {result.experiment!r}. Keep one."
+            )
+    if not results:
+        raise ValueError(
+            f"{folder} holds no results of experiments. Write some with vinets reproduce."
+        )
+    kept = (
+        result
+        for (name, quick), (_, result) in results.items()
+        if not quick or (name, False) not in results
+    )
+    return sorted(kept, key=lambda one: (one.order, one.experiment))
+
+
+def result_in_short(result: ExperimentResult) -> Page:
+    """Return an experiment for the terminal: its tables and remarks."""
+    remark = f"{result.experiment}{', quick run' * bool(result.quick)}"
+    lead: tuple[Block, ...] = (*result.tables, *result.figures, Bullets(result.notes))
+    return Page(f"{result.title} ({remark})", lead, ())
+
+
+def results_page(results: Iterable[ExperimentResult], title: str = "Results") -> Page:
+    """Return the page of results such as those of :func:`read_results`, a section each."""
+    results = list(results)
+    quick = [one for one in results if one.quick]
+    lead: list[Block] = [Notice(text) for text in dict.fromkeys(one.quick for one in quick)]
+    if 0 < len(quick) < len(results):
+        lead.append(f"Quick runs are: {', '.join(one.title for one in quick)}.")
+    lead += [Notice(_score(one)) for one in results if one.experiment == "claims" and one.tables]
+    if len(quick) < len(results):  # quick runs are not held against the paper
+        lead.append(LEAD)
+    title += ", a quick run" * bool(quick)
+    return Page(title, tuple(lead), tuple(map(_section, results)), _footer(results))
+
+
+def _score(claims: ExperimentResult) -> str:
+    kinds = Counter(str(row.values.get("verdict")) for row in claims.tables[0].rows)
+    partly = sum(count for verdict, count in kinds.items() if verdict.startswith("in "))
+    text = f"Of {kinds.total()} claims of the paper, {kinds['yes']} hold here, {partly} hold in "
+    text += f"part, and {kinds['no']} do not."
+    others = kinds.total() - kinds["yes"] - kinds["no"] - partly
+    return text + f" {others} only compare machines." * bool(others)
+
+
+def _section(result: ExperimentResult) -> Section:
+    """Return the section of an experiment, with how it was run folded away."""
+    figures = result.figures if len(result.figures) < 2 else (Beside(result.figures),)
+    seconds = None if result.seconds is None else number(result.seconds, ",.1f")
+    settings = [("seeds", result.seeds or None), ("seconds in all", seconds)]
+    tables = (
+        facts_table("settings", "Settings", [*settings, *result.settings.items()]),
+        facts_table("machine", "Versions and machine", result.machine.items()),
+    )
+    run: list[Block] = [Code(shlex.join(result.command))] if result.command else []
+    if filled := tuple(table for table in tables if table.rows):
+        run.append(Beside(filled))
+    folded = Folded("How it was run", tuple(run) or ("The results do not say.",))
+    missing = [Notice(NOT_DONE.format(result.missing))] * bool(result.missing)
+    blocks = (*missing, *result.text, *result.tables, *figures, Bullets(result.notes), folded)
+    remarks = (result.paper, "quick run" * bool(result.quick), "not complete" * len(missing))
+    return Section(result.title, blocks, result.experiment, ", ".join(filter(None, remarks)))
+
+
+def _footer(results: Sequence[ExperimentResult]) -> str:
+    versions = sorted({str(one.machine.get("vinets", "unknown")) for one in results})
+    return f"Written by vinets report. Results of vinets {', '.join(versions)}."
+
+
+# --- digits -----------------------------------------------------------------------------------
+
 
 def can_show(results: Sequence[ExperimentResult]) -> bool:
-    """Whether there are results for :func:`newcomers_page`."""
+    """Tell whether there are results for :func:`newcomers_page`."""
     complete = {one.experiment for one in results if not (one.missing or one.quick)}
     return complete.issuperset(NEEDED)
 
@@ -83,39 +198,37 @@ def newcomers_page(results: Sequence[ExperimentResult]) -> Page:
 
     All tables and figures of the paper follow, an experiment each.
     """
-    found = {one.experiment: one for one in results}
-    truncation, claims = found["fig-truncation"], found["claims"]
+    by_name = {one.experiment: one for one in results}
+    truncation, claims = by_name["fig-truncation"], by_name["claims"]
     first = [
-        Section("Every polynomial on every class", _vanishing(found["fig-kept"]), "kept"),
+        Section("Every polynomial on every class", _vanishing(by_name["fig-kept"]), "kept"),
         Section(
             "Accuracy against removed layers",
             (TRUNCATION, *truncation.figures, LEVEL, Folded("Every comparison", truncation.tables)),
             "truncation",
         ),
-        Section("Accuracy against parameters", found["fig-parameters"].figures, "parameters"),
+        Section("Accuracy against parameters", by_name["fig-parameters"].figures, "parameters"),
         Section("The paper's claims", (*claims.text, *claims.tables), "claims"),
     ]
     shown = ("fig-kept", "fig-truncation", "fig-parameters", "claims")
-    others = [experiment_section(one) for one in results if one.experiment not in shown]
+    others = [_section(one) for one in results if one.experiment not in shown]
     last = Section("What next", (Code("\n".join(NEXT)),), "next")
-    versions = sorted({str(one.machine.get("vinets", "unknown")) for one in results})
     return Page(
         "Networks of vanishing polynomials, on handwritten digits",
-        _lead(found["fig-vanishing"], found["table-efficiency"], claims),
+        _lead(by_name["fig-vanishing"], by_name["table-efficiency"], claims),
         (*first, *others, last),
-        f"Written by vinets report. Results of vinets {', '.join(versions)}.",
+        _footer(results),
     )
 
 
 def _lead(
     vanishing: ExperimentResult, efficiency: ExperimentResult, claims: ExperimentResult
 ) -> tuple[Block, ...]:
-    """What a vanishing ideal is, three numbers, and one polynomial with its means."""
+    """Return what a vanishing ideal is, the numbers to know, and one polynomial with its means."""
     measured = vanishing.tables[1].rows[-1].values
     *variants, uncut = efficiency.tables[0].rows
     best = max(variants, key=lambda row: float(row.values["accuracy"]))
     share = best.values["total"] / uncut.values["total"]
-    verdicts = [str(row.values["verdict"]) for row in claims.tables[0].rows]
     facts = Facts(
         (
             (
@@ -129,47 +242,43 @@ def _lead(
                 f"{measured['smallest_own']:.0%}",
                 "on test images, after training",
             ),
-            (
-                "claims of the paper that hold here",
-                f"{verdicts.count('yes')} of {len(verdicts)}",
-                f"{verdicts.count('no')} do not, the others in part",
-            ),
         )
     )
     said, _, polynomial = vanishing.text[1].partition(": p = ")
-    label = said.rpartition(" ")[2]
     means = vanishing.figures[0].series[0].y
     columns = (Column("digit"), *(Column(str(k), format=".3f") for k in range(len(means))))
     values = {"digit": "mean of |p|"} | {str(k): value for k, value in enumerate(means)}
     table = Table("one", "On the test images of every digit", columns, (Row(values),))
     formula = Code(f"p = {polynomial.removesuffix('.')}")
-    return IDEALS, facts, READ.format(label=label), formula, table
+    text = READ.format(label=said.rpartition(" ")[2])
+    return Notice(_score(claims)), IDEALS, facts, text, formula, table
 
 
 def _vanishing(kept: ExperimentResult) -> tuple[Block, ...]:
-    """Pictures of polynomials times classes: as found, and after training with and without care."""
+    """Return pictures of polynomials times classes: as found, and after training."""
     rows = [row for row in kept.tables[0].rows if "means" in row.values]
     cut = (rows[-1].section or "").rpartition(", ")[2]
-    rows = [row for row in rows if (row.section or "").endswith(f", {cut}")]
-    wanted = {
+    by_weight = {
+        row.values["weight"]: row for row in rows if (row.section or "").endswith(f", {cut}")
+    }
+    titles = {
         None: "as found, and with W_F alone trained",
         0: "C and W_F trained",
         1: "C and W_F trained, kept small",
     }
     drawings: list[Block] = []
-    for weight, title in wanted.items():
-        row = next((row for row in rows if row.values["weight"] == weight), None)
-        if row is None or not can_draw():
+    for weight, title in titles.items():
+        if weight not in by_weight:
             continue
-        means = np.array([line.split() for line in row.values["means"]], dtype=float).T
-        owners = np.array(row.values["owners"])
-        ratio, right = number(row.values["ratio"], ".3f"), number(row.values["accuracy"], ".2f")
+        values = by_weight[weight].values
+        means = np.array([line.split() for line in values["means"]], dtype=float).T
+        ratio, right = number(values["ratio"], ".3f"), number(values["accuracy"], ".2f")
         drawings.append(
             Drawing(
                 f"means-{len(drawings)}",
                 f"Polynomials by class, {title}",
                 f"{title}: {right} % right; mean on the own class {ratio} of that on the others",
-                partial(plot_generators, means, owners, range(len(means))),
+                partial(plot_generators, means, np.array(values["owners"]), range(len(means))),
             )
         )
     pictures = (PICTURE.format(cut=cut), Beside(tuple(drawings))) if drawings else ()

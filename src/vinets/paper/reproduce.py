@@ -16,9 +16,8 @@ from threadpoolctl import threadpool_limits
 
 from vinets.core.checks import one_of
 from vinets.core.device import resolve_device
-from vinets.core.executors import processes_or_cluster
-from vinets.core.files import append_line, read_json, write_json
-from vinets.core.locks import locked
+from vinets.core.executors import open_executor
+from vinets.core.files import append_line, locked, read_json, write_json
 from vinets.core.plain import as_plain
 from vinets.core.progress import Progress
 from vinets.core.settings import RECIPES
@@ -30,11 +29,11 @@ from vinets.paper.backbones import BACKBONES, PAPER, Backbone
 from vinets.paper.plan import EXPERIMENTS, QUICK, Experiment, Findings, Plan, network_name
 from vinets.report.figures import can_draw, save_figure
 from vinets.report.values import ExperimentResult
+from vinets.runs.run import run_trials
 from vinets.runs.scratch import train_into
 from vinets.runs.setup import SetupFiles
 from vinets.runs.store import Store
 from vinets.runs.trial import GROUPS, Trial
-from vinets.runs.trials import run_trials
 
 
 @dataclass(frozen=True)
@@ -130,7 +129,7 @@ def reproduce(
         Of :data:`EXPERIMENTS`, or ``("all",)``.
     jobs : int or str, default=1
         Processes side by side on the device, or the address of a cluster, see
-        :func:`vinets.core.executors.open_cluster`, whose workers have to see the folders.
+        :func:`vinets.core.executors.open_executor`, whose workers have to see the folders.
     command : sequence of str
         Kept in the results, for the record.
     show : callable
@@ -160,11 +159,11 @@ def reproduce(
         with locked(store.folder):
             store.claim(trials, {name: one.identity for name, one in opened.items()})
         given = opened if jobs == 1 else setups  # other processes open files themselves
-        with _logged(chosen, plan, store, command, jobs, on), processes_or_cluster(jobs) as there:
+        with _logged(chosen, plan, store, command, jobs, on), open_executor(jobs) as executor:
 
             def carry_out(own: list[Trial]) -> None:
                 if store.missing(own):
-                    run_trials(own, given, store, device=on, jobs=there, progress=progress)
+                    run_trials(own, given, store, device=on, executor=executor, progress=progress)
 
             if small:  # most of the time goes into latents, which experiments share
                 carry_out(trials)

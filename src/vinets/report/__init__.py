@@ -1,8 +1,7 @@
-"""Results as tables, figures and pages, and three ways to show them: terminal, Markdown, HTML."""
+"""Show results as tables, figures and pages: on the terminal, in Markdown and in HTML."""
 
 from vinets.report.figures import can_draw, save_figure
 from vinets.report.html import html
-from vinets.report.results_page import read_results, result_in_short, results_page
 from vinets.report.terminal import markdown, print_page, print_table
 from vinets.report.values import (
     Axis,
@@ -29,8 +28,5 @@ __all__ = [
     "markdown",
     "print_page",
     "print_table",
-    "read_results",
-    "result_in_short",
-    "results_page",
     "save_figure",
 ]

@@ -1,9 +1,11 @@
-"""Pictures by matplotlib, the extra ``plots``: figures as files, drawings as SVG inside a page."""
+"""Draw figures by matplotlib, the extra ``plots``: as files, and as SVG inside a page."""
 
 from __future__ import annotations
 
 import io
 import re
+import textwrap
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from html import escape
@@ -16,31 +18,40 @@ import numpy as np
 from vinets.core.files import written_aside
 from vinets.core.palette import COLORS, GREY, INK, OURS, STYLE, color_of, looks, marker_of
 from vinets.report.formats import number
-from vinets.report.values import Drawing, Figure, Series
+from vinets.report.values import Axis, Column, Drawing, Figure, Series, Table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-SIZE = (6.4, 4.4)  # inches
+FILE_INCHES = (6.4, 4.4)
+PAGE_INCHES = (4.4, 3.4)  # so narrow that text of ten points can be read on a telephone
+MAX_DRAWN = 1e200  # differences of larger values overflow
+MAX_NAMES = 30  # along an axis; of more, some are left out
+LEGEND_CHARACTERS = 44  # on one line
 ON_PAGE: dict[Any, Any] = {
     **{f"{part}.color": INK for part in ("text", "xtick", "ytick")},
     **{"axes.edgecolor": INK, "axes.labelcolor": INK},
     **{"axes.facecolor": "none", "figure.facecolor": "none"},
-    "savefig.dpi": 150,  # of what is drawn as pixels
+    "font.sans-serif": ["DejaVu Sans"],  # whose name stands in every text of the SVG
+    "savefig.dpi": 150,  # where a part of the picture is drawn as pixels
 }
+# Colours of a page, which has others on dark screens.
+VARIABLES = {INK: "currentColor", GREY: "var(--quiet)", STYLE["grid.color"]: "var(--line)"}
+VARIABLES |= {color: f"var(--series-{place})" for place, color in enumerate((OURS, *COLORS))}
 
 
 def can_draw() -> bool:
-    """Whether matplotlib, the extra ``plots``, is installed."""
+    """Tell whether matplotlib, the extra ``plots``, is installed."""
     return find_spec("matplotlib") is not None
 
 
 def save_figure(figure: Figure, folder: str | Path, stem: str) -> tuple[Path, Path]:
     """Write ``stem.png``, at 150 dots an inch, and ``stem.svg`` into ``folder``; return both."""
     png, svg_file = Path(folder) / f"{stem}.png", Path(folder) / f"{stem}.svg"
-    with _sheet(SIZE, {"axes.grid": True}) as sheet:
+    with _sheet(FILE_INCHES, {"axes.grid": True}) as sheet:
         draw_figure(sheet.add_subplot(), figure)
+        sheet.suptitle(figure.title, fontsize=11, x=0.02, ha="left")
         with written_aside(png) as aside:
             sheet.savefig(aside, dpi=150)
         with written_aside(svg_file) as aside:
@@ -48,30 +59,41 @@ def save_figure(figure: Figure, folder: str | Path, stem: str) -> tuple[Path, Pa
     return png, svg_file
 
 
-def svg(drawing: Drawing) -> str:
-    """The SVG element of a drawing, in the colours of the page around it."""
-    file, name = io.StringIO(), drawing.id
-    with _sheet(drawing.size, ON_PAGE) as sheet:
-        drawing.draw(sheet.add_subplot())
+def svg(picture: Figure | Drawing, prefix: str = "") -> str:
+    """Return the SVG element of a picture, in the colours of the page around it.
+
+    The prefix sets names inside it off from those of other pictures.
+    """
+    file, name = io.StringIO(), f"{prefix}{picture.id}"
+    if isinstance(picture, Drawing):
+        alt, size, style, draw = picture.alt, picture.size, ON_PAGE, picture.draw
+    else:
+        alt, size, style = picture.title, PAGE_INCHES, ON_PAGE | {"axes.grid": True}
+
+        def draw(ax: Axes) -> None:
+            draw_figure(ax, picture)
+
+    with _sheet(size, style) as sheet:
+        draw(sheet.add_subplot())
         sheet.savefig(file, format="svg")
     body = file.getvalue()
     body = body[body.index("<svg") :].strip()
-    # Name spaces and metadata are nothing that HTML needs.
-    body = re.sub(r"<metadata>.*?</metadata>\s*", "", body, flags=re.DOTALL)
+    # Comments, name spaces and metadata are nothing that HTML needs.
+    body = re.sub(r"<metadata>.*?</metadata>\s*|<!--.*?-->\s*", "", body, flags=re.DOTALL)
     body = re.sub(r'\s(?:xmlns(?::\w+)?|version)="[^"]*"', "", body)
-    body = body.replace("xlink:href=", "href=").replace(INK, "currentColor")
-    for index, color in enumerate((OURS, *COLORS)):  # those of dark screens, where it is dark
-        body = body.replace(color, f"var(--series-{index})")
-    body = body.replace(GREY, "var(--quiet)")
-    # Every drawing of a page has names of its own, for matplotlib gives all of them the same.
-    body = re.sub(r'\bid="', f'id="{name}-', body)
+    body = re.sub(r">\s+<", ">\n<", body).replace("xlink:href=", "href=")
+    for color, variable in VARIABLES.items():
+        body = body.replace(color, variable)
+    # matplotlib gives the same names in every picture, and most of them are never used.
+    used = set(re.findall(r'(?:url\(|href=")#([^")]+)', body))
+    body = re.sub(r' id="([^"]*)"', lambda m: f' id="{name}-{m[1]}"' if m[1] in used else "", body)
     body = re.sub(r'(url\(|href=")#', rf"\1#{name}-", body)
-    return body.replace("<svg ", f'<svg role="img" aria-label="{escape(drawing.alt)}" ', 1)
+    return body.replace("<svg ", f'<svg role="img" aria-label="{escape(alt)}" ', 1)
 
 
 @contextmanager
 def _sheet(size: tuple[float, float], style: dict[Any, Any]) -> Iterator[Any]:
-    """A figure of matplotlib in our style, which is what it is saved in, too."""
+    """Open a figure of matplotlib in our style, in which it is saved, too."""
     try:
         from matplotlib import rc_context
         from matplotlib.figure import Figure as Sheet
@@ -80,27 +102,32 @@ def _sheet(size: tuple[float, float], style: dict[Any, Any]) -> Iterator[Any]:
             "Figures need matplotlib, which is not installed. Install the extra 'plots': "
             'pip install "vinets[plots]".'
         ) from error
-    with rc_context(STYLE | style):
+    with rc_context(STYLE | style), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph")  # a browser has other fonts
         yield Sheet(figsize=size, layout="constrained")
 
 
 def draw_figure(ax: Axes, figure: Figure) -> None:
     """Draw series, with one standard deviation to both sides, and levels.
 
-    Values that a logarithmic axis cannot show are left out.
+    Values that the axes cannot show are left out.
     """
     from matplotlib.ticker import LogLocator, NullFormatter
 
     for one, look in zip(figure.series, looks(one.name for one in figure.series), strict=True):
         _draw_series(ax, figure, one, look)
     for level in figure.levels:
-        if level.y > 0 or not figure.y.log:
+        if abs(level.y) < MAX_DRAWN and (level.y > 0 or not figure.y.log):
             ax.axhline(level.y, color=GREY, linestyle="--", linewidth=1.3, label=level.name)
     for part, axis in (("x", figure.x), ("y", figure.y)):
         ticks = getattr(ax, f"{part}axis")
         ticks.set_label_text(axis.label)
         if axis.names:
-            ticks.set_ticks(range(len(axis.names)), axis.names)
+            shown = range(0, len(axis.names), -(-len(axis.names) // MAX_NAMES))
+            names = [axis.names[place] for place in shown]
+            upright = part == "x" and sum(map(len, names)) + len(names) > 40
+            style = {"rotation": 90, "fontsize": 8} if upright else {}
+            ticks.set_ticks(shown, names, **style)
             continue
         if axis.log:
             getattr(ax, f"set_{part}scale")("log")
@@ -111,19 +138,23 @@ def draw_figure(ax: Axes, figure: Figure) -> None:
         ticks.set_major_formatter(lambda value, _: number(value, ",.10g"))
     if figure.series or figure.levels:
         legend_above(ax)
-    ax.figure.suptitle(figure.title, fontsize=11, x=0.02, ha="left")
 
 
 def legend_above(ax: Axes) -> None:
-    """A legend above the axes, for no place inside is free of curves in every figure."""
-    count = len(ax.get_legend_handles_labels()[1])
-    ax.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=min(count, 3), borderaxespad=0.3)
+    """Put the legend above the axes, because no place inside is free of curves in every figure."""
+    handles, names = ax.get_legend_handles_labels()
+    lines = [textwrap.fill(name, LEGEND_CHARACTERS) for name in names]
+    for columns in range(min(len(names), 3), 0, -1):
+        place: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0, 1)}
+        legend = ax.legend(handles, lines, ncols=columns, borderaxespad=0.3, **place)
+        if legend.get_window_extent().width < 0.85 * ax.figure.bbox.width:
+            break
 
 
 def _draw_series(ax: Axes, figure: Figure, series: Series, look: int) -> None:
     x, y = np.array(series.x, float), np.array(series.y, float)  # None becomes NaN: a gap
     for values, axis in ((x, figure.x), (y, figure.y)):
-        values[(values <= 0) & axis.log] = np.nan
+        values[(np.abs(values) > MAX_DRAWN) | ((values <= 0) & axis.log)] = np.nan
     line = "none" if not figure.joins(series) else "--" if series.dashed else "-"
     style: dict[str, Any] = {"color": color_of(look), "zorder": 3 if look == 0 else 2}  # on top
     marks: dict[str, Any] = {"marker": marker_of(look), "markersize": 5}
@@ -140,3 +171,44 @@ def _draw_series(ax: Axes, figure: Figure, series: Series, look: int) -> None:
     if figure.y.log:  # a band that reaches below zero ends at the lowest value
         low[low <= 0] = min(y[np.isfinite(y)], default=1.0)
     ax.fill_between(x, low, y + spread, alpha=0.15, linewidth=0, **style)
+
+
+def figure_data(figure: Figure) -> Table:
+    """Return the points of a figure as a table.
+
+    It has a row for every x and a column for every series, or a row for every point where the
+    figure is a scatter plot, or a series has two points with the same x and label.
+    """
+    names = [one.name for one in figure.series]
+    # Points (x, x as text, label) with y as text, one dictionary for every series.
+    points = []
+    for one in figure.series:
+        labels, stds = one.labels or [""] * len(one.x), one.std or [None] * len(one.x)
+        xs = [(x, _shown(x, figure.x), label) for x, label in zip(one.x, labels, strict=True)]
+        ys = [_shown(y, figure.y, std) for y, std in zip(one.y, stds, strict=True)]
+        points.append(list(zip(xs, ys, strict=True)))
+    by_x = [dict(series) for series in points]
+    labelled = any(label for series in by_x for _, _, label in series)
+    label = [Column("label", "point")] * labelled
+    x = Column("x", figure.x.label, None if figure.x.names else "")
+    if figure.kind == "lines" and list(map(len, by_x)) == list(map(len, points)):
+        columns = [*label, x, *(Column(f"y{i}", name, "") for i, name in enumerate(names))]
+        rows = [
+            [*[key[2]] * labelled, key[1], *(series.get(key, "") for series in by_x)]
+            for key in sorted({key for series in by_x for key in series})
+        ]
+    else:
+        columns = [Column("series"), *label, x, Column("y", figure.y.label, "")]
+        rows = [
+            [name, *[key[2]] * labelled, key[1], y]
+            for name, series in zip(names, points, strict=True)
+            for key, y in series
+        ]
+    levels = "".join(f"; {level.name}: {_shown(level.y, figure.y)}" for level in figure.levels)
+    return Table.from_rows(figure.id, f"{figure.y.label}{levels}", columns, rows)
+
+
+def _shown(value: float | None, axis: Axis, std: float | None = None) -> str:
+    if axis.names and value is not None:
+        return axis.names[int(value)]
+    return number(value, axis.format or ".4g", std)

@@ -1,4 +1,4 @@
-"""Numbers as a reader sees them: in their format, with a spread, as a difference.
+"""Write numbers as a reader sees them: in their format, with a spread, as a difference.
 
 A format is one of Python, such as ``".2f"``, ``","`` or ``".1%"``. ``"10^.2f"`` is for logarithms,
 shown as powers of ten, and ``"×"`` at the end for factors.
@@ -18,7 +18,7 @@ NOTHING = "–"
 
 
 def number(value: Any, spec: str | None, std: Any = None) -> str:
-    """A value in its format, with its standard deviation where there is one.
+    """Return a value in its format, with its standard deviation where there is one.
 
     Text stays as it is. What is missing or not finite becomes a dash.
 
@@ -42,7 +42,7 @@ def number(value: Any, spec: str | None, std: Any = None) -> str:
 
 
 def difference(ours: Any, paper: Any, spec: str | None) -> str:
-    """Ours less the paper's with its sign, in the format of both; nothing where one is missing.
+    """Return ours less the paper's with its sign, in their format; nothing where one is missing.
 
     Examples
     --------
@@ -56,7 +56,7 @@ def difference(ours: Any, paper: Any, spec: str | None) -> str:
 
 
 def cell(column: Column, row: Row) -> str:
-    """Our value of a row; empty where the row has none."""
+    """Return our value of a row; empty where the row has none."""
     if column.name not in row.values:
         return ""
     std = None if column.std is None else row.values.get(column.std)
@@ -64,14 +64,14 @@ def cell(column: Column, row: Row) -> str:
 
 
 def paper_cell(column: Column, row: Row) -> str:
-    """The paper's value of a row; empty where the paper has none."""
+    """Return the paper's value of a row; empty where the paper has none."""
     value = row.paper.get(column.name)
     std = None if column.std is None else row.paper.get(column.std)
     return "" if value is None else number(value, column.format, std)
 
 
 def both(column: Column, row: Row) -> str:
-    """Our value, and the paper's in brackets where there is one."""
+    """Return our value, and the paper's in brackets where there is one."""
     ours, paper = cell(column, row), paper_cell(column, row)
     return f"{ours} ({paper})" if paper else ours
 
@@ -88,7 +88,7 @@ def _is_finite(value: Any) -> bool:
 def _formatted(value: Any, spec: str) -> str:
     power, factor = spec.startswith("10^"), spec.endswith("×")
     spec = spec.removeprefix("10^").removesuffix("×")
-    if spec.endswith("d"):  # for whole numbers only
+    if spec.endswith("d"):  # which takes whole numbers only
         value = round(value)
     text = format(value, spec).replace("-", "−")
     if not any(digit in text.partition("e")[0] for digit in "123456789"):

@@ -1,14 +1,12 @@
-"""Tables and pages as text: on the terminal, and as Markdown for documentation."""
+"""Print tables and pages on the terminal, and write tables as Markdown for documentation."""
 
 from __future__ import annotations
 
-import math
 import textwrap
 from typing import TYPE_CHECKING
 
-from vinets.report.formats import both, number
+from vinets.report.formats import both
 from vinets.report.values import (
-    Axis,
     Beside,
     Block,
     Bullets,
@@ -22,15 +20,13 @@ from vinets.report.values import (
     Table,
 )
 
-# rich is imported where something is printed: tables are made, and written as HTML and Markdown,
-# on machines that lack it
+# rich is imported when something is printed, because tables are also made on machines that lack it.
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table as Grid
 
-SYMBOLS = "ox@*+#%"
-WIDE = 200  # columns where nobody watches, so that a pipe gets whole rows
-TEXT_WIDTH = 100  # longer lines are hard to read
+PIPE_COLUMNS = 200  # so that a pipe, which nobody watches, gets whole rows
+TEXT_COLUMNS = 100  # longer lines are hard to read
 
 
 def print_table(table: Table) -> None:
@@ -62,7 +58,7 @@ def _console() -> Console:
     # Names of classes and files may hold square brackets, which are no markup here.
     console = Console(markup=False, highlight=False, emoji=False)
     if not console.is_terminal:
-        console.width = WIDE
+        console.width = PIPE_COLUMNS
     return console
 
 
@@ -72,7 +68,7 @@ def _show(block: Block, console: Console) -> None:
         case str():
             console.print()
             if console.is_terminal:
-                console.print(block, width=min(console.width, TEXT_WIDTH))
+                console.print(block, width=min(console.width, TEXT_COLUMNS))
             else:
                 console.print(block, soft_wrap=True)
         case Notice(text):
@@ -111,7 +107,7 @@ def _show_table(table: Table, console: Console) -> None:
 
 
 def _grid(table: Table, tight: bool) -> Grid:
-    """The table in columns; a tight one has short headings and little room between them."""
+    """Lay the table out in columns; a tight one has short headings and little room between them."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table as Grid
 
@@ -139,60 +135,8 @@ def _grid(table: Table, tight: bool) -> Grid:
     return grid
 
 
-def as_plot(figure: Figure, width: int = 64, height: int = 12) -> str:
-    """The points of a figure in lines of characters, with the ends of both axes and a legend.
-
-    Of points in one place, that of the later series is seen. Series without marks, which are lines
-    through points of others, and levels are left out.
-
-    Examples
-    --------
-    >>> from vinets.report.values import Axis, Series
-    >>> series = (Series("a", (1, 100), (0, 4)), Series("b", (10,), (2,)))
-    >>> figure = Figure("f", "Both", Axis("n", log=True), Axis("y"), series, "scatter")
-    >>> print(as_plot(figure, width=9, height=3))
-    y
-      4 |        o
-        |    x
-      0 |o
-        +---------
-         1     100
-    n; o a, x b
-    """
-    shown = [one for one in figure.series if one.marks is None or one.marks]
-    points = [
-        (x, y, SYMBOLS[place % len(SYMBOLS)])
-        for place, one in enumerate(shown)
-        for x, y in zip(one.x, one.y, strict=True)
-        if y is not None and not (figure.x.log and x <= 0) and not (figure.y.log and y <= 0)
-    ]
-    if not points:
-        return ""
-    columns, ends = _places([x for x, _, _ in points], figure.x, width)
-    rows, limits = _places([y for _, y, _ in points], figure.y, height)
-    grid = [[" "] * width for _ in range(height)]
-    for column, row, (_, _, symbol) in zip(columns, rows, points, strict=True):
-        grid[height - 1 - row][column] = symbol
-    low, high = (number(value, figure.y.format or ".4g") for value in limits)
-    room = max(len(low), len(high)) + 2
-    names = [high, *[""] * (height - 2), low]
-    lines = [f"{n:>{room}} |{''.join(r).rstrip()}" for n, r in zip(names, grid, strict=True)]
-    first, last = (number(value, figure.x.format or ".4g") for value in ends)
-    legend = ", ".join(f"{SYMBOLS[i % len(SYMBOLS)]} {one.name}" for i, one in enumerate(shown))
-    below = [f"{'':{room}} +{'-' * width}", f"{'':{room}}  {first}{last:>{width - len(first)}}"]
-    return "\n".join([figure.y.label, *lines, *below, f"{figure.x.label}; {legend}"])
-
-
-def _places(values: list[float], axis: Axis, count: int) -> tuple[list[int], tuple[float, float]]:
-    """Cells of values on an axis of ``count`` cells, and its ends."""
-    low, high = min(values), max(values)
-    scaled = [math.log(value) if axis.log else value for value in (low, high, *values)]
-    wide = scaled[1] - scaled[0] or 1.0
-    return [round((v - scaled[0]) / wide * (count - 1)) for v in scaled[2:]], (low, high)
-
-
 def markdown(table: Table) -> str:
-    r"""A table with numbers to the right and the paper's in brackets behind ours.
+    r"""Return a table with numbers to the right and the paper's in brackets behind ours.
 
     Examples
     --------

@@ -1,6 +1,6 @@
-"""What a report is made of: tables, figures, text and the pages that hold them, as plain data.
+"""Hold what a report is made of, as plain data: tables, figures, text, and pages of these.
 
-Whoever has results builds these values, and nothing else. :mod:`vinets.report.terminal`
+Code that has results builds these values, and nothing else. :mod:`vinets.report.terminal`
 and :mod:`vinets.report.html` show them.
 """
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-Number: TypeAlias = int | float  # both, for counts are read back from JSON as they were
+Number: TypeAlias = int | float  # both, because counts are read back from JSON as they were
 Value: TypeAlias = str | Number | bool | None
 
-# What a file may ask for: no width, for one of a billion characters would fill the memory.
+# Formats have no width, because one of a billion characters would fill the memory.
 FORMAT = re.compile(r"(10\^)?\+?,?(\.\d{1,2})?[defg%]?×?")
 IDENTIFIER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 KINDS = ("lines", "scatter")
@@ -57,7 +57,7 @@ class Column:
 
     @property
     def heading(self) -> str:
-        """What stands above the values."""
+        """Return what stands above the values."""
         return self.label or self.name
 
 
@@ -68,7 +68,7 @@ class Row:
     What is missing stays empty, None is a dash. A marked row is set off from the others.
     """
 
-    # Any, for what a value is stands in its column: with a format, it is a number or None.
+    # Any, because the column says what a value is: with a format, it is a number or None.
     values: Mapping[str, Any]
     paper: Mapping[str, Any] = field(default_factory=dict)
     section: str | None = None
@@ -107,7 +107,7 @@ class Table:
         columns: Sequence[Column | str],
         rows: Iterable[Sequence[Value]],
     ) -> Table:
-        """A table of cells in the order of its columns; a plain name is a column of text."""
+        """Make a table of cells in the order of its columns; a plain name is a column of text."""
         made = tuple(Column(c) if isinstance(c, str) else c for c in columns)
         names = [column.name for column in made]
         return cls(
@@ -121,12 +121,12 @@ class Table:
 
     @property
     def is_compared(self) -> bool:
-        """Whether the paper prints a value of a column, but for the first."""
+        """Tell whether the paper prints a value of a column, but for the first."""
         names = [column.name for column in self.columns[1:]]
         return any(row.paper.get(name) is not None for row in self.rows for name in names)
 
     def parts(self) -> list[tuple[str | None, list[Row]]]:
-        """Rows by their section, in order; no heading is repeated."""
+        """Return rows by their section, in order; no heading is repeated."""
         found: list[tuple[str | None, list[Row]]] = []
         for row in self.rows:
             # A row without a section belongs to the one above it.
@@ -137,13 +137,13 @@ class Table:
 
 
 def facts_table(id: str, caption: str, facts: Iterable[tuple[str, object]]) -> Table:
-    """Names with values of any kind, such as settings; what is None is left out."""
+    """Make a table of names and values, such as settings; what is None is left out."""
     known = [(name, _shown(value)) for name, value in facts if value is not None]
     return Table.from_rows(id, caption, ["name", "value"], known)
 
 
 def _shown(value: object) -> str:
-    """A value as text: lists without brackets, what is nested as JSON."""
+    """Return a value as text: lists without brackets, what is nested as JSON."""
     if isinstance(value, list | tuple):
         return ", ".join(map(_shown, value))
     if isinstance(value, Mapping):
@@ -217,7 +217,7 @@ class Figure:
     caption: str = ""
 
     def joins(self, series: Series) -> bool:
-        """Whether the points of a series are joined by a line."""
+        """Tell whether the points of a series are joined by a line."""
         return self.kind == "lines" if series.joined is None else series.joined
 
     def __post_init__(self) -> None:
@@ -270,10 +270,9 @@ class Facts:
 
 @dataclass(frozen=True)
 class Code:
-    """Lines as they are; with ``alt`` they are a picture made of characters."""
+    """Lines as they are."""
 
     text: str
-    alt: str = ""
 
 
 @dataclass(frozen=True)
@@ -317,7 +316,7 @@ class Page:
     footer: str = ""
 
     def holds(self, *kinds: type) -> bool:
-        """Whether there is a block of one of these kinds in it, or inside of another block."""
+        """Tell whether it holds a block of one of these kinds, or one inside of another block."""
         waiting = [*self.lead, *(block for section in self.sections for block in section.blocks)]
         while waiting:
             block = waiting.pop()

@@ -14,16 +14,16 @@ from vinets.core.device import each, resolve_device
 from vinets.core.files import slug, write_json
 from vinets.core.plain import as_plain
 from vinets.core.progress import Progress
-from vinets.data.interface import DataSplit
+from vinets.data.source import DataSplit
 from vinets.heads import HEADS
 from vinets.latent.cut import resolve_cut
 from vinets.measure import machine
 from vinets.networks.build import rival_options
 from vinets.runs.comparison import Comparison, NetworkResult
+from vinets.runs.run import run_trials
 from vinets.runs.setup import Origin, Setup
 from vinets.runs.store import Store
 from vinets.runs.trial import Trial
-from vinets.runs.trials import run_trials
 
 UNCUT = "uncut"
 

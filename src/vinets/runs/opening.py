@@ -20,7 +20,6 @@ from vinets.data import DataSplit, ImageSource, Inputs, Preprocessing, load_data
 from vinets.data.formats import Size, takes_size
 from vinets.data.images import augment_by, normalise_by, with_preprocessing
 from vinets.export import ExportedNetwork, Network, WholeNetwork, open_exported, suffixes
-from vinets.latent.seen import load_trained, refuse_seen, trained_on
 from vinets.models import (
     channel_options,
     create_model,
@@ -29,11 +28,12 @@ from vinets.models import (
     spec_of,
     use_file,
 )
+from vinets.models.facts import Record, example_inputs, input_fields, trained_on
 from vinets.models.libraries.file import UnnamedFile
-from vinets.models.records import Record, example_inputs, input_fields
 from vinets.models.weights import refuse_pickled
 from vinets.networks.files import CONFIG
 from vinets.networks.network import CutNetwork
+from vinets.networks.seen import load_trained, refuse_seen
 from vinets.networks.uncut import DESCRIPTION, read_uncut
 
 

@@ -14,8 +14,7 @@ from vinets.core.checks import one_of
 from vinets.core.files import slugs
 from vinets.data.points import Points
 from vinets.ideals.base import VanishingIdeal
-from vinets.ideals.classwise import fit_class_ideals
-from vinets.ideals.device import choose_device
+from vinets.ideals.classwise import choose_device, fit_class_ideals
 
 
 @dataclass(frozen=True)

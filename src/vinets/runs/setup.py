@@ -11,20 +11,18 @@ from typing import Any
 import torch
 from torch import nn
 
-from vinets.core import ranks
 from vinets.core.device import call, evaluating, logits_of
-from vinets.core.fingerprint import digest, fingerprint
 from vinets.core.plain import as_plain
 from vinets.core.progress import Progress, progress_of
 from vinets.core.settings import SampleOptions
+from vinets.core.tensors import digest, fingerprint
 from vinets.data import DataSplit, ImageSource, Source, load_data
 from vinets.data.digest import examples_digest, identify
-from vinets.data.interface import require_split
-from vinets.data.labels import choose_per_class
-from vinets.latent.seen import load_trained, refuse_seen, trained_on
+from vinets.data.source import choose_per_class, require_split
+from vinets.measure.doubt import warn_of_low_accuracy
 from vinets.models import channel_options, create_model
-from vinets.models.records import input_fields
-from vinets.runs.low_accuracy import warn_of_low_accuracy
+from vinets.models.facts import input_fields, trained_on
+from vinets.networks.seen import load_trained, refuse_seen
 from vinets.training.lessons import Lessons
 
 CHUNK = 2_000  # examples at once where nothing is trained
@@ -207,7 +205,7 @@ def wrong_answers(
     watch = progress_of(progress)
     watch.start("testing", len(source))
     with evaluating(network):
-        for inputs, labels in ranks.turns(source.batches(512, device=device)):
+        for inputs, labels in source.batches(512, device=device):
             right.append((logits_of(call(network, inputs)).argmax(1) == labels).cpu())
             watch.advance(len(labels))
-    return tuple((~torch.cat(ranks.in_turns(right))).nonzero()[:, 0].tolist())
+    return tuple((~torch.cat(right)).nonzero()[:, 0].tolist())

@@ -14,7 +14,6 @@ from torch import Tensor, nn
 
 from vinets.algebra.shared import count_monomials
 from vinets.core.device import call, evaluating
-from vinets.core.files import following
 from vinets.core.plain import as_plain
 from vinets.core.progress import Notes
 from vinets.heads import HEADS, Head, LastLayer, PolynomialHead, VanishingOptions
@@ -22,7 +21,7 @@ from vinets.heads.class_sizes import Vanishing, class_means, measure_vanishing
 from vinets.heads.pieces import TrainedTail
 from vinets.heads.vanishing import find_components, find_generators
 from vinets.ideals.pruning import as_polynomials, prune
-from vinets.measure import compare
+from vinets.measure import measure_speed
 from vinets.measure.dimension import class_dimensions
 from vinets.networks.network import CutNetwork
 from vinets.runs.comparison import Speed
@@ -210,7 +209,7 @@ def _theory(setup: Setup, network: CutNetwork) -> TheoryFacts:
         found.uncut.log10_R,
         found.network.whole.log10_R,
         found.network.guaranteed.log10_R,
-        () if bounds is None else tuple(bounds.to_dict()["bounds"]),
+        () if bounds is None else tuple(map(as_plain, bounds.bounds)),
         None if found.corollary is None else found.corollary.ratio(),
     )
 
@@ -351,8 +350,6 @@ def _size(head: Head) -> dict[str, Any]:
 
 def _save(network: CutNetwork, folder: Path) -> None:
     """Write a network; an old one is replaced when the new one is complete."""
-    if following():
-        return
     if folder.is_dir() and any(folder.iterdir()):
         network.save_pretrained(folder)  # beside other files: the store's own folder
         return
@@ -376,7 +373,7 @@ def _measure_speed(context: CutContext, trial: Trial, folder: Path) -> TrialResu
         network = CutNetwork.from_pretrained(folder / saved, backbone=whole.cpu())
         networks[name] = network.to(setup.device).folded()
     timing = trial.timing
-    measured = compare(
+    measured = measure_speed(
         networks,
         setup.test.example(timing.batch),
         batch_sizes=(timing.batch,),

@@ -1,15 +1,15 @@
-"""How far a point is from every class: classifiers and out-of-distribution scores made of it."""
+"""Scores that tell how far a point is from every class, and a classifier made of them."""
 
-from vinets.scores.estimator import ChristoffelClassifier
-from vinets.scores.scores import SCORES, Score, Seen, rates
-from vinets.scores.strangeness import Strangeness, fit_strangeness
+from vinets.scores.classifier import ChristoffelClassifier
+from vinets.scores.detect import LayerScore, fit_layer_score
+from vinets.scores.scores import SCORES, Activations, Score, rates
 
 __all__ = [
     "SCORES",
+    "Activations",
     "ChristoffelClassifier",
+    "LayerScore",
     "Score",
-    "Seen",
-    "Strangeness",
-    "fit_strangeness",
+    "fit_layer_score",
     "rates",
 ]

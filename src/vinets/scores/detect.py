@@ -1,30 +1,140 @@
-"""How well a network detects images of none of its classes, by several scores."""
+r"""The detection of images of none of a network's classes, by several scores.
+
+The first score takes distances to the classes at several layers. At every layer, the *margin*
+between :math:`\log K_{(1)}` of the nearest class and the mean of
+:math:`\log K_{(2)}, \dots, \log K_{(10)}` tells examples between the classes. The distance
+:math:`\log K_0` to all training examples as one class, in all components, tells those that are far
+from everything, as far as it exceeds a limit. Both are standardised on examples of the classes that
+neither the network nor the distances have seen, and the limits are such that 1 % of these, over all
+layers, are beyond one. The score is the mean of the margins plus the sum of the excesses; the
+energy of the logits counts as much as all margins.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from vinets.core.checks import parameter_error
-from vinets.core.device import call, device_of, each, evaluating, logits_of
+from vinets.core.device import Inputs, call, device_of, each, evaluating, logits_of
 from vinets.core.progress import Progress, Silent
 from vinets.data import DataSplit, ImageSource, Preprocessing, Source, load_data
-from vinets.data.labels import choose_per_class
-from vinets.data.out_of_distribution import noise, textures
-from vinets.latent.classifier import classifier_of
+from vinets.data.source import choose_per_class
+from vinets.data.synthetic import noise, textures
+from vinets.heads.class_distances import ClassDistances
+from vinets.heads.distance_fit import Space, choose_space, fit_distances, spaces, try_spaces
 from vinets.latent.cut import cut_points
+from vinets.latent.reader import classifier_of
 from vinets.networks.network import CutNetwork
-from vinets.scores import SCORES, Seen, fit_strangeness, rates
+from vinets.scores.scores import SCORES, Activations, energy_of, labels_of, rates
 
-BY_RULE = {"noise": noise, "textures": textures}
-LAYERS = 5  # whose distances are taken together
-BATCH = 256
+IMAGES_BY_RULE = {"noise": noise, "textures": textures}
+CHOSEN_LAYERS = 5  # layers whose distances are taken together, unless a user names others
+BATCH_SIZE = 256
+WHOLE_SPACE = Space(512)  # the monomials in which all training examples are one class
+MIN_DEVIATION = 1e-12  # stands for the deviation of a value that is the same for all examples
+BEYOND_LIMITS = 0.01  # share of examples of the classes that are beyond a limit, over all layers
+NEXT_CLASSES = 9  # classes behind the nearest one that a margin averages over
+
+
+# --- distances at several layers --------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Standardizer:
+    """Mean and standard deviation of a value on examples of the classes."""
+
+    mean: float
+    deviation: float
+
+    @classmethod
+    def fit(cls, values: Tensor) -> Standardizer:
+        """Fit to values (m,)."""
+        return cls(float(values.mean()), max(float(values.std()), MIN_DEVIATION))
+
+    def __call__(self, values: Tensor) -> Tensor:
+        """Return values in deviations from the mean."""
+        return (values - self.mean) / self.deviation
+
+
+@dataclass(frozen=True, eq=False)
+class LayerDistances:
+    """The distances at one layer, standardised."""
+
+    space: Space
+    distances: ClassDistances
+    margin: Standardizer
+    whole: ClassDistances  # distance to all examples as one class
+    far: Standardizer
+    limit: float  # largest standardised log K to all that is not far
+
+    def __call__(self, features: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the standardised margin and the excess of features (m, D)."""
+        between = self.margin(distance_margin(self.distances, features))
+        return between, (self.far(self.whole(features).log()[:, 0]) - self.limit).clamp_min(0)
+
+
+@dataclass(frozen=True, eq=False)
+class LayerScore:
+    """The score of examples by their features at every layer and their energy."""
+
+    layers: Mapping[str, LayerDistances]
+    energy: Standardizer | None  # None leaves the logits out
+
+    @torch.no_grad()
+    def __call__(self, seen: Activations) -> Tensor:
+        """Return scores (m,), larger for stranger examples."""
+        parts = [layer(seen.layers[name]) for name, layer in self.layers.items()]
+        between = torch.stack([one for one, _ in parts]).mean(0)
+        if self.energy is not None:
+            between = (between + self.energy(energy_of(seen.logits))) / 2
+        return between + torch.stack([one for _, one in parts]).sum(0)
+
+
+@torch.no_grad()
+def fit_layer_score(
+    train: Activations, held: Activations, candidates: Sequence[Space] | None = None
+) -> LayerScore:
+    """Fit distances at every layer.
+
+    Parameters
+    ----------
+    train : Activations
+        Training examples, which the distances are fitted to.
+    held : Activations
+        Examples of the same classes that the network was not trained on. Layer by layer the space
+        is chosen in which their classes are likeliest; values are standardised on them, too.
+    candidates : sequence of Space or None
+        The spaces; None is :func:`vinets.heads.distance_fit.spaces`.
+    """
+    labels, truth = labels_of(train), labels_of(held)
+    classes = int(labels.max()) + 1
+    scores = {}
+    for name, points in train.layers.items():
+        new = held.layers[name]
+        tried = try_spaces(points, labels, candidates or spaces(), classes, held=(new, truth))
+        space = choose_space(tried).space
+        distances = fit_distances(points, labels, space, classes)
+        whole = fit_distances(points, torch.zeros_like(labels), WHOLE_SPACE, 1)
+        logs = whole(new).log()[:, 0]
+        far, margin = Standardizer.fit(logs), Standardizer.fit(distance_margin(distances, new))
+        limit = far(logs).quantile(1 - BEYOND_LIMITS / len(train.layers))
+        scores[name] = LayerDistances(space, distances, margin, whole, far, float(limit))
+    return LayerScore(scores, Standardizer.fit(energy_of(held.logits)))
+
+
+def distance_margin(distances: ClassDistances, features: Tensor) -> Tensor:
+    """Subtract from the least log K the mean of the next ones, for features (m, D): (m,)."""
+    logs = torch.cat([distances(part).log().sort(1).values for part in features.split(512)])
+    return logs[:, 0] - logs[:, 1 : 1 + NEXT_CLASSES].mean(1)
+
+
+# --- a network and its images -----------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -35,18 +145,18 @@ class Detection:
     data: str  # the out-of-distribution data set
     auroc: float
     fpr95: float  # share of its images that pass where 95 % of the network's own do
-    seconds: float  # to score the examples of the network's own data
+    seconds: float  # time to score the examples of the network's own data
 
 
 def ood_images(spec: str, preprocessing: Preprocessing, count: int, seed: int) -> Tensor:
-    """``count`` images that belong to no class, as the network takes them.
+    """Draw ``count`` images that belong to no class, as the network takes them.
 
     ``spec`` is ``"noise"``, ``"textures"``, or images as for :func:`vinets.data.load_data`, of
     which the test part is made as large and as colourful as the network's own.
     """
     shape = preprocessing.channels, *preprocessing.size
-    if spec in BY_RULE:
-        return preprocessing(BY_RULE[spec](count, shape, seed))
+    if spec in IMAGES_BY_RULE:
+        return preprocessing(IMAGES_BY_RULE[spec](count, shape, seed))
     try:
         source = load_data(spec, seed=seed).test
     except ValueError as error:
@@ -62,10 +172,10 @@ def ood_images(spec: str, preprocessing: Preprocessing, count: int, seed: int) -
     return preprocessing(images.round().to(torch.uint8) if images.is_floating_point() else images)
 
 
-def layers_of(network: nn.Module, example: Tensor) -> list[str]:
-    """Names of :data:`LAYERS` layers, evenly spread from the middle of a network to its end.
+def choose_layers(network: nn.Module, example: Tensor) -> list[str]:
+    """Choose layers, by name, evenly spread from the middle of a network to its end.
 
-    Of a network behind a cut they are in its backbone. The logits are not among them.
+    In a network behind a cut they are in its backbone. The logits are not among them.
     """
     cut = isinstance(network, CutNetwork)
     body = network.backbone if isinstance(network, CutNetwork) else network
@@ -73,22 +183,20 @@ def layers_of(network: nn.Module, example: Tensor) -> list[str]:
     if not cut:
         names = names[:-1] or names
     later = names[len(names) // 3 :]
-    chosen = [later[round(k)] for k in torch.linspace(0, len(later) - 1, LAYERS).tolist()]
+    chosen = [later[round(k)] for k in torch.linspace(0, len(later) - 1, CHOSEN_LAYERS).tolist()]
     return [f"backbone.{name}" if cut else name for name in dict.fromkeys(chosen)]
 
 
-class Viewer:
-    """Runs a network and keeps what its layers return, averaged over positions."""
+class ActivationReader:
+    """Runs a network and keeps the outputs of its layers, averaged over positions."""
 
     def __init__(self, network: nn.Module, example: Tensor, layers: Sequence[str]) -> None:
         self.network, self.layers = network, tuple(layers)
         known = dict(network.named_modules())
         for name in self.layers:
             if not name or name not in known:
-                remedy = "vinets cuts lists them."
-                raise parameter_error(
-                    "ood", "layers", "names of layers of the network", name, remedy
-                )
+                accepted = "names of layers of the network"
+                raise parameter_error("ood", "layers", accepted, name, "vinets cuts lists them.")
         self.classifier: nn.Linear | None
         try:
             self.classifier = classifier_of(network, example)
@@ -96,14 +204,20 @@ class Viewer:
             self.classifier = None
 
     @torch.no_grad()
-    def __call__(self, batches: Any, labels: Tensor | None = None) -> Seen:
+    def __call__(self, batches: Iterable[Inputs], labels: Tensor | None = None) -> Activations:
         """Run over batches of inputs."""
         kept: dict[str, list[Tensor]] = {name: [] for name in self.layers}
         features: list[Tensor] = []
         logits: list[Tensor] = []
 
         def keep(name: str) -> Callable[[nn.Module, object, Tensor], None]:
-            return lambda module, _, output: kept[name].append(_pooled(output).float())
+            def hook(module: nn.Module, inputs: object, output: Tensor) -> None:
+                # The mean over positions of a map (B, C, H, W) or of tokens (B, T, C).
+                positions = {4: (2, 3), 3: (1,)}.get(output.ndim)
+                vectors = output.mean(positions) if positions else output.flatten(1)
+                kept[name].append(vectors.float())
+
+            return hook
 
         hooks = [
             self.network.get_submodule(name).register_forward_hook(keep(name))
@@ -124,14 +238,7 @@ class Viewer:
                 hook.remove()
         found = {name: torch.cat(parts) for name, parts in kept.items()}
         last = torch.cat(features) if features else found[self.layers[-1]]
-        return Seen(last, torch.cat(logits), labels, found)
-
-
-def _pooled(output: Tensor) -> Tensor:
-    """Mean over positions of a map (B, C, H, W) or of tokens (B, T, C)."""
-    if output.ndim == 4:
-        return output.mean((2, 3))
-    return output.mean(1) if output.ndim == 3 else output.flatten(1)
+        return Activations(last, torch.cat(logits), labels, found)
 
 
 def compare_scores(
@@ -145,7 +252,7 @@ def compare_scores(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> list[Detection]:
-    """AUROC and FPR95 of every score: test examples of ``data`` against every other set.
+    """Measure AUROC and FPR95 of every score: test examples of ``data`` against every other set.
 
     Parameters
     ----------
@@ -156,17 +263,17 @@ def compare_scores(
     ood : mapping
         Names of out-of-distribution sets to their inputs; see :func:`ood_images`.
     layers : sequence of str or None
-        Whose distances are taken together; None is :func:`layers_of`.
+        Layers whose distances are taken together; None is :func:`choose_layers`.
     per_class, count, seed
-        Training examples of a class, test examples, and the seed of both draws. A quarter of the
-        test examples tells distances what is usual; the others are judged.
+        Training examples of a class, test examples, and the seed of both draws. Distances are
+        standardised on a quarter of the test examples; the others are judged.
     """
     watch = progress or Silent()
     device = device_of(network)
     example = each(data.train.example(), lambda t: t.to(device))
     if not isinstance(example, Tensor):
         raise ValueError("Out-of-distribution scores need a network whose input is one tensor.")
-    viewer = Viewer(network, example, layers or layers_of(network, example))
+    reader = ActivationReader(network, example, layers or choose_layers(network, example))
     order = torch.randperm(len(data.test), generator=torch.Generator().manual_seed(seed))[:count]
     quarter = len(order) // 4
     if quarter < 2:
@@ -175,28 +282,29 @@ def compare_scores(
         )
     watch.start("out-of-distribution scores", 3 + len(ood))
 
-    def view(source: Source) -> Seen:
-        batches = (x for x, _ in source.batches(BATCH, device=device))
-        seen = viewer(batches, source.labels.to(device))
+    def read(source: Source) -> Activations:
+        batches = (x for x, _ in source.batches(BATCH_SIZE, device=device))
+        seen = reader(batches, source.labels.to(device))
         watch.advance(1)
         return seen
 
-    known = view(data.train.subset(choose_per_class(data.train.labels, per_class, seed)))
-    held = view(data.test.subset(order[:quarter].sort().values))
-    ours = view(data.test.subset(order[quarter:].sort().values))
+    known = read(data.train.subset(choose_per_class(data.train.labels, per_class, seed)))
+    held = read(data.test.subset(order[:quarter].sort().values))
+    ours = read(data.test.subset(order[quarter:].sort().values))
     others = {}
     for name, inputs in ood.items():
-        others[name] = viewer(part.to(device) for part in inputs.split(BATCH))
+        others[name] = reader(part.to(device) for part in inputs.split(BATCH_SIZE))
         watch.advance(1)
-    scores: dict[str, Callable[[Seen], Tensor]] = {"distances": fit_strangeness(known, held)}
+    scores: dict[str, Callable[[Activations], Tensor]]
+    scores = {"distances": fit_layer_score(known, held)}
     for name, kind in SCORES.items():
-        if viewer.classifier is not None or not kind.needs_classifier:
-            scores[name] = kind(viewer.classifier).fit(known)
+        if reader.classifier is not None or not kind.needs_classifier:
+            scores[name] = kind(reader.classifier).fit(known)
     found: list[Detection] = []
     for name, score in scores.items():
         begin = time.perf_counter()
-        usual = score(ours)
+        inside = score(ours)
         seconds = time.perf_counter() - begin
         for title, seen in others.items():
-            found.append(Detection(name, title, *rates(usual, score(seen)), seconds))
+            found.append(Detection(name, title, *rates(inside, score(seen)), seconds))
     return found

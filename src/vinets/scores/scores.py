@@ -15,19 +15,20 @@ from typing import ClassVar, Self
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from vinets.core.registry import Registry
 
-JITTER = 1e-6  # of the mean variance, on the diagonal of a covariance
+RELATIVE_JITTER = 1e-6  # share of the mean variance added to the diagonal of a covariance
 
 
 @dataclass(frozen=True, eq=False)
-class Seen:
-    """Features, logits and labels of examples in a network."""
+class Activations:
+    """Features, logits and labels of examples that a network was run on."""
 
-    features: Tensor  # (m, D), what its last linear layer sees
+    features: Tensor  # (m, D), the input of its last linear layer
     logits: Tensor  # (m, K)
-    labels: Tensor | None = None  # (m,), of examples of the classes
+    labels: Tensor | None = None  # (m,), known for examples of the classes
     layers: Mapping[str, Tensor] = field(default_factory=dict)  # (m, D) at other layers, by name
 
 
@@ -38,7 +39,7 @@ class Score(ABC):
     """An out-of-distribution score; a subclass with a ``name`` is registered under it."""
 
     name: ClassVar[str]
-    needs_classifier: ClassVar[bool] = False  # the last linear layer
+    needs_classifier: ClassVar[bool] = False  # the classifier is the last linear layer
 
     def __init_subclass__(cls, **more: object) -> None:
         super().__init_subclass__(**more)
@@ -50,23 +51,23 @@ class Score(ABC):
             raise ValueError(f"the score {self.name!r} needs a network that ends in a linear layer")
         self.classifier = classifier
 
-    def fit(self, train: Seen) -> Self:
+    def fit(self, train: Activations) -> Self:
         """Fit to training examples; some scores need no fit."""
         return self
 
     @abstractmethod
-    def __call__(self, seen: Seen) -> Tensor:
-        """Scores (m,)."""
+    def __call__(self, seen: Activations) -> Tensor:
+        """Score examples: (m,)."""
 
-    def _logits(self, features: Tensor) -> Tensor:
-        assert self.classifier is not None  # it is needed, which __init__ looks at
-        return torch.nn.functional.linear(
-            features, self.classifier.weight.detach(), self.classifier.bias
-        ).detach()
+    @torch.no_grad()
+    def energy_behind(self, features: Tensor) -> Tensor:
+        """Compute the energy of the logits that the classifier gives on features (m, D)."""
+        assert self.classifier is not None  # __init__ has checked that it is there
+        return energy_of(F.linear(features, self.classifier.weight, self.classifier.bias))
 
 
 def energy_of(logits: Tensor) -> Tensor:
-    """The negative log-sum-exp of logits (m, K)."""
+    """Compute the negative log-sum-exp of logits (m, K)."""
     return -logits.logsumexp(1)
 
 
@@ -75,13 +76,10 @@ class MaximumSoftmax(Score):
 
     name = "softmax"
 
-    def __call__(self, seen: Seen) -> Tensor:
-        # log(1 - p), for probabilities near 1 would all be equal
-        return _without_top(seen.logits).logsumexp(1) - seen.logits.logsumexp(1)
-
-
-def _without_top(logits: Tensor) -> Tensor:
-    return logits.sort(1, descending=True).values[:, 1:]
+    def __call__(self, seen: Activations) -> Tensor:
+        # log(1 - p), because probabilities near 1 would all be equal
+        others = seen.logits.sort(1, descending=True).values[:, 1:]
+        return others.logsumexp(1) - seen.logits.logsumexp(1)
 
 
 class Energy(Score):
@@ -89,7 +87,7 @@ class Energy(Score):
 
     name = "energy"
 
-    def __call__(self, seen: Seen) -> Tensor:
+    def __call__(self, seen: Activations) -> Tensor:
         return energy_of(seen.logits)
 
 
@@ -98,48 +96,45 @@ class Mahalanobis(Score):
 
     name = "mahalanobis"
 
-    def fit(self, train: Seen) -> Self:
+    def fit(self, train: Activations) -> Self:
         features, labels = train.features.double(), labels_of(train)
         self.means = torch.stack([features[labels == k].mean(0) for k in labels.unique()])
         position = torch.searchsorted(labels.unique(), labels)
         self.precision = _precision(features - self.means[position])
         return self
 
-    def __call__(self, seen: Seen) -> Tensor:
-        return self.to_classes(seen).min(1).values
-
-    def to_classes(self, seen: Seen) -> Tensor:
-        """Squared distances (m, K)."""
+    def __call__(self, seen: Activations) -> Tensor:
         root = torch.linalg.cholesky(self.precision)
-        return torch.cdist(seen.features.double() @ root, self.means @ root).square()
+        return torch.cdist(seen.features.double() @ root, self.means @ root).square().min(1).values
 
 
 class RelativeMahalanobis(Mahalanobis):
-    """That less the distance to the mean of all data (Ren et al., 2021)."""
+    """Mahalanobis distance less that to the mean of all data (Ren et al., 2021)."""
 
     name = "relative mahalanobis"
 
-    def fit(self, train: Seen) -> Self:
+    def fit(self, train: Activations) -> Self:
         super().fit(train)
         features = train.features.double()
         self.mean = features.mean(0)
         self.background = _precision(features - self.mean)
         return self
 
-    def __call__(self, seen: Seen) -> Tensor:
+    def __call__(self, seen: Activations) -> Tensor:
         centred = seen.features.double() - self.mean
         return super().__call__(seen) - (centred @ self.background * centred).sum(1)
 
 
 def _precision(centred: Tensor) -> Tensor:
+    """Invert the covariance of centred features (m, D)."""
     covariance = centred.mT @ centred / len(centred)
     size = len(covariance)
-    jitter = JITTER * covariance.trace() / size
+    jitter = RELATIVE_JITTER * covariance.trace() / size
     return torch.linalg.inv(covariance + jitter * torch.eye(size).to(covariance))
 
 
-def labels_of(seen: Seen) -> Tensor:
-    """Labels, without which nothing can be fitted."""
+def labels_of(seen: Activations) -> Tensor:
+    """Return the labels, without which nothing can be fitted."""
     if seen.labels is None:
         raise ValueError("Examples to fit a score to must have labels.")
     return seen.labels
@@ -151,7 +146,7 @@ class ViM(Score):
     name = "vim"
     needs_classifier = True
 
-    def fit(self, train: Seen) -> Self:
+    def fit(self, train: Activations) -> Self:
         assert self.classifier is not None
         weight = self.classifier.weight.detach().double()
         bias = self.classifier.bias.detach().double()
@@ -159,14 +154,14 @@ class ViM(Score):
         centred = train.features.double() - self.origin
         _, vectors = torch.linalg.eigh(centred.mT @ centred / len(centred))
         width = centred.shape[1]
-        # the paper's 1000 of 2048 and 512 of 768; half where the features are fewer
+        # The paper takes 1000 of 2048 and 512 of 768; half are taken of fewer features.
         principal = 1000 if width >= 2048 else 512 if width >= 768 else width // 2
         self.null = vectors[:, : width - principal]
         lengths = (centred @ self.null).norm(dim=1)
         self.gain = train.logits.double().max(1).values.mean() / lengths.mean()
         return self
 
-    def __call__(self, seen: Seen) -> Tensor:
+    def __call__(self, seen: Activations) -> Tensor:
         lengths = ((seen.features.double() - self.origin) @ self.null).norm(dim=1)
         return self.gain * lengths + energy_of(seen.logits.double())
 
@@ -177,13 +172,13 @@ class NearestNeighbours(Score):
     name = "knn"
     neighbours = 50
 
-    def fit(self, train: Seen) -> Self:
-        self.points = torch.nn.functional.normalize(train.features)
+    def fit(self, train: Activations) -> Self:
+        self.points = F.normalize(train.features)
         return self
 
-    def __call__(self, seen: Seen) -> Tensor:
+    def __call__(self, seen: Activations) -> Tensor:
         k = min(self.neighbours, len(self.points))
-        units = torch.nn.functional.normalize(seen.features)
+        units = F.normalize(seen.features)
         nearness = [(part @ self.points.mT).topk(k).values[:, -1] for part in units.split(512)]
         return (2 - 2 * torch.cat(nearness)).clamp_min(0).sqrt()
 
@@ -195,14 +190,14 @@ class ReAct(Score):
     needs_classifier = True
     percentile = 0.9
 
-    def fit(self, train: Seen) -> Self:
-        # numpy, for the quantile of torch takes no more than 2**24 values
+    def fit(self, train: Activations) -> Self:
+        # numpy, because the quantile of torch takes no more than 2**24 values
         flat = train.features.flatten().cpu().numpy()
         self.limit = float(np.quantile(flat, self.percentile))
         return self
 
-    def __call__(self, seen: Seen) -> Tensor:
-        return energy_of(self._logits(seen.features.clamp_max(self.limit)))
+    def __call__(self, seen: Activations) -> Tensor:
+        return self.energy_behind(seen.features.clamp_max(self.limit))
 
 
 class ASH(Score):
@@ -215,26 +210,17 @@ class ASH(Score):
     needs_classifier = True
     percentile = 0.65
 
-    def __call__(self, seen: Seen) -> Tensor:
+    def __call__(self, seen: Activations) -> Tensor:
         features = seen.features
         width = features.shape[1]
         kept = features.topk(width - round(width * self.percentile))
         pruned = torch.zeros_like(features).scatter_(1, kept.indices, kept.values)
         ratio = features.sum(1) / kept.values.sum(1)
-        return energy_of(self._logits(pruned * ratio.exp()[:, None]))
-
-
-# --- of distances to classes ------------------------------------------------------------------
-
-
-def margin(distances: Tensor, others: int = 9) -> Tensor:
-    """Log of the least K less the mean of the logs of the next ones, (m,)."""
-    logs = distances.log().sort(1).values
-    return logs[:, 0] - logs[:, 1 : 1 + others].mean(1)
+        return self.energy_behind(pruned * ratio.exp()[:, None])
 
 
 def rates(inside: Tensor, outside: Tensor) -> tuple[float, float]:
-    """AUROC, and FPR95: the share of scores ``outside`` that pass where 95 % of ``inside`` do.
+    """Compute AUROC, and FPR95: the share ``outside`` that passes where 95 % of ``inside`` do.
 
     Examples
     --------
@@ -245,6 +231,6 @@ def rates(inside: Tensor, outside: Tensor) -> tuple[float, float]:
 
     truth = torch.cat([torch.zeros(len(inside)), torch.ones(len(outside))]).numpy()
     scores = torch.cat([inside, outside]).double().cpu().numpy()
-    # positive is what is inside, and what is outside and passes a false alarm
+    # Positive are the scores inside; one outside that passes is a false alarm.
     false, true, _ = roc_curve(1 - truth, -scores, drop_intermediate=False)
     return float(roc_auc_score(truth, scores)), float(false[(true >= 0.95).argmax()])

@@ -1,15 +1,17 @@
 """The best small network within a budget."""
 
-from vinets.search.budget import Budget, parse_budget
-from vinets.search.compressed import Compressed, compress
-from vinets.search.repeat import Written
-from vinets.search.result import SearchResult
+from vinets.search.budget import Budget, Limit, parse_budget
+from vinets.search.compress import compress
+from vinets.search.result import Attempt, SearchResult
+from vinets.search.space import Candidate, CommandWords
 
 __all__ = [
+    "Attempt",
     "Budget",
-    "Compressed",
+    "Candidate",
+    "CommandWords",
+    "Limit",
     "SearchResult",
-    "Written",
     "compress",
     "parse_budget",
 ]

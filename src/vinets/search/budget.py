@@ -1,18 +1,41 @@
-"""What a small network may cost, and what it may lose."""
+"""Budgets: what a small network may cost, and how much accuracy it may lose."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
-WRITTEN = "drop=0.5, params=1e6, params=10%, size=4MB, latency=2ms@cpu,batch=1"
+EXAMPLES = "drop=0.5, params=1e6, params=10%, size=4MB, macs=50%, latency=2ms@cpu,batch=1"
+MAX_BATCH = 2**20  # examples in a forward pass whose latency is limited
 
 _NUMBER = r"(\d+(?:\.\d*)?(?:[eE][+-]?\d+)?|\.\d+)"
 _COUNTS = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9, "b": 1e9}
 _BYTES = {"b": 1.0, "kb": 1e3, "mb": 1e6, "gb": 1e9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
 _SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6}
+
+
+class LimitKind(NamedTuple):
+    """A kind of limit: how it is written, what it bounds, and in which words."""
+
+    units: Mapping[str, float]  # factors of the units in which it may be written
+    least: float  # smallest limit, in the unit of the cost, that makes sense
+    cost: str  # name of what it bounds in a Cost
+    relation: str  # words before the limit
+    format: str  # format of the limit
+    unit: str  # words behind the limit
+    share_of: str  # what a limit in percent is a share of
+
+
+LIMITS = {
+    "params": LimitKind(_COUNTS, 1, "parameters", "at most", ",.0f", "parameters", "parameters"),
+    "size": LimitKind(_BYTES, 1, "size", "at most", ",.0f", "bytes", "bytes"),
+    "macs": LimitKind(_COUNTS, 1, "macs", "at most", ",.0f", "multiply-adds", "multiply-adds"),
+    "latency": LimitKind(_SECONDS, 0, "latency", "a forward pass within", ".3g", "s", "time"),
+}
+"""Kinds of limits by the word that a budget begins with."""
 
 
 @dataclass(frozen=True)
@@ -23,145 +46,134 @@ class Limit:
     relative: bool = False
 
     def of(self, uncut: float) -> float:
-        """The number, where the uncut network has this one."""
+        """Return the number, given that of the uncut network."""
         return self.value * uncut if self.relative else self.value
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What a network costs."""
+    """What a network costs; None where that was not measured."""
 
     parameters: int  # everything that is stored, folded
-    latency: float | None = None  # seconds of a forward pass, where that was measured
+    latency: float | None = None  # seconds of a forward pass
+    spread: float | None = None  # standard deviation of the latency over windows of time
+    macs: int | None = None  # multiply-adds of a forward pass, per example
+    stored: int | None = None  # bytes of a file, where the network is one
 
     @property
     def size(self) -> int:
-        """Bytes in single precision."""
-        return 4 * self.parameters
+        """Bytes of the file, or of all parameters in single precision."""
+        return 4 * self.parameters if self.stored is None else self.stored
 
 
 @dataclass(frozen=True)
 class Budget:
-    """Limits; None where there is none.
+    """Limits on a network.
 
     Attributes
     ----------
     drop : float or None
-        Points of accuracy that may be lost against the uncut network.
-    parameters, size : Limit or None
-        Parameters that are stored, and their bytes in single precision.
-    latency : Limit or None
-        Seconds of a forward pass of ``batch`` examples on the device ``where``; an empty name is
-        the device of the search.
+        Points of accuracy that may be lost against the uncut network; None for any number.
+    limits : dict of str to Limit
+        Limits by their kind, a key of :data:`LIMITS`: ``"params"``, ``"size"`` in bytes,
+        ``"macs"``, ``"latency"`` in seconds.
+    where : str
+        Device on which a latency is meant; empty for the device of the search.
+    batch : int
+        Examples in the forward pass whose latency is limited.
     """
 
     drop: float | None = None
-    parameters: Limit | None = None
-    size: Limit | None = None
-    latency: Limit | None = None
+    limits: Mapping[str, Limit] = field(default_factory=dict)
     where: str = ""
     batch: int = 1
 
+    @property
+    def latency(self) -> Limit | None:
+        """The limit on the latency, which has to be measured."""
+        return self.limits.get("latency")
+
     def allows(self, cost: Cost, uncut: Cost) -> bool:
-        """Whether a network of that cost is within the limits."""
+        """Return whether a network of that cost is within the limits."""
         return not self.excess(cost, uncut) > 1
 
     def excess(self, cost: Cost, uncut: Cost) -> float:
-        """The largest ratio of a cost to its limit; 0 without limits."""
-        found = [0.0]
-        if self.parameters:
-            found.append(cost.parameters / self.parameters.of(uncut.parameters))
-        if self.size:
-            found.append(cost.size / self.size.of(uncut.size))
-        if self.latency:
-            assert uncut.latency is not None
-            # what is beyond other limits is not timed
-            took = math.inf if cost.latency is None else cost.latency
-            found.append(took / self.latency.of(uncut.latency))
-        return max(found)
+        """Return the largest ratio of a cost to its limit; 0 without limits."""
+        ratios = [0.0]
+        for kind, limit in self.limits.items():
+            ours, theirs = (getattr(one, LIMITS[kind].cost) for one in (cost, uncut))
+            # Networks beyond other limits are not timed, so they count as too slow.
+            ratios.append(math.inf if ours is None else ours / limit.of(theirs))
+        return max(ratios)
 
     def __str__(self) -> str:
         parts = [] if self.drop is None else [f"at most {self.drop:g} points lost"]
-        if self.parameters:
-            parts.append(f"at most {_said(self.parameters, ',.0f', 'parameters')}")
-        if self.size:
-            parts.append(f"at most {_said(self.size, ',.0f', 'bytes')}")
+        for kind, limit in self.limits.items():
+            words = LIMITS[kind]
+            amount = f"{limit.value:{words.format}} {words.unit}"
+            if limit.relative:
+                amount = f"{100 * limit.value:.4g}% of the uncut network's {words.share_of}"
+            parts.append(f"{words.relation} {amount}")
         if self.latency:
-            at = f"on {self.where or 'this device'} at batch {self.batch}"
-            parts.append(f"a forward pass within {_said(self.latency, '.3g', 's', 'time')} {at}")
+            parts[-1] += f" on {self.where or 'this device'} at batch {self.batch}"
         return ", ".join(parts)
 
 
-def _said(limit: Limit, form: str, unit: str, what: str = "") -> str:
-    """A limit in its unit, or as a share of what the uncut network has."""
-    if limit.relative:
-        return f"{100 * limit.value:.4g}% of the uncut network's {what or unit}"
-    return f"{limit.value:{form}} {unit}"
-
-
-def parse_budget(given: str | Iterable[str] | Budget) -> Budget:
+def parse_budget(budget: str | Iterable[str] | Budget) -> Budget:
     """Read budgets as they are written on a command line; several hold together.
 
     Examples
     --------
     >>> parse_budget("drop=0.5").drop
     0.5
-    >>> found = parse_budget(["params=500k", "latency=50%@cpu,batch=8"])
-    >>> found.parameters, found.latency, found.where, found.batch
+    >>> both = parse_budget(["params=500k", "latency=50%@cpu,batch=8"])
+    >>> both.limits["params"], both.limits["latency"], both.where, both.batch
     (Limit(value=500000.0, relative=False), Limit(value=0.5, relative=True), 'cpu', 8)
     """
-    if isinstance(given, Budget):
-        return given
-    texts = [given] if isinstance(given, str) else list(given)
-    budget, seen = Budget(), set()
-    for text in texts:
+    if isinstance(budget, Budget):
+        return budget
+    result, limits, names = Budget(), dict[str, Limit](), set()
+    for text in [budget] if isinstance(budget, str) else budget:
         name, _, value = text.strip().partition("=")
-        if name in seen:
+        if name in names:
             raise ValueError(f"budget {name!r} is given twice. Pass it once.")
-        seen.add(name)
-        budget = _with(budget, text, name, value)
-    if budget == Budget():
-        raise ValueError(f"budget must be one or several of {WRITTEN}. Got nothing.")
-    return budget
+        names.add(name)
+        if name == "drop":
+            points = _parse_limit(text, value.removesuffix("%"), {"": 1.0}, 0, shares=False)
+            result = replace(result, drop=points.value)
+            continue
+        if name not in LIMITS:
+            raise _refusal(text)
+        if name == "latency":
+            value, comma, batch = value.partition(",")
+            value, _, where = value.partition("@")
+            digits = re.fullmatch(r"batch=([1-9]\d{0,9})", batch.strip() if comma else "batch=1")
+            if digits is None or int(digits[1]) > MAX_BATCH:
+                raise _refusal(text)
+            result = replace(result, where=where.strip(), batch=int(digits[1]))
+        limits[name] = _parse_limit(text, value, LIMITS[name].units, LIMITS[name].least)
+    if not names:
+        raise ValueError(f"budget must be one or several of {EXAMPLES}. Got nothing.")
+    # In the order of the table, so that a latency, which names its device, is said last.
+    return replace(result, limits={kind: limits[kind] for kind in LIMITS if kind in limits})
 
 
-def _with(budget: Budget, text: str, name: str, value: str) -> Budget:
-    if name == "drop":
-        points = _value(text, value.removesuffix("%"), {"": 1.0}, relative=False)
-        return replace(budget, drop=points.value)
-    if name == "params":
-        return replace(budget, parameters=_value(text, value, _COUNTS))
-    if name == "size":
-        return replace(budget, size=_value(text, value, _BYTES))
-    if name == "latency":
-        head, _, batch = value.partition(",")
-        time, _, where = head.partition("@")
-        count = 1
-        if batch:
-            found = re.fullmatch(r"batch=([1-9]\d*)", batch.strip())
-            if found is None:
-                raise _wrong(text)
-            count = int(found[1])
-        limit = _value(text, time, _SECONDS)
-        return replace(budget, latency=limit, where=where.strip(), batch=count)
-    raise _wrong(text)
-
-
-def _value(text: str, value: str, units: dict[str, float], relative: bool = True) -> Limit:
-    found = re.fullmatch(rf"{_NUMBER}\s*([a-zA-Zµ]*|%)", value.strip())
-    if found is None:
-        raise _wrong(text)
-    number, unit = float(found[1]), found[2].lower()
-    if unit == "%" and relative:
+def _parse_limit(
+    text: str, value: str, units: Mapping[str, float], least: float, *, shares: bool = True
+) -> Limit:
+    """Read a number with its unit, or a share; the whole ``text`` is for the message."""
+    match = re.fullmatch(rf"{_NUMBER}\s*([a-zA-Zµ]*|%)", value.strip())
+    number, unit = (float(match[1]), match[2].lower()) if match else (math.nan, "")
+    if unit == "%" and shares:
         limit = Limit(number / 100, relative=True)
-    elif unit in units:
-        limit = Limit(number * units[unit])
     else:
-        raise _wrong(text)
-    if not math.isfinite(limit.value) or (relative and limit.value <= 0):
-        raise _wrong(text)
+        limit = Limit(number * units.get(unit, math.nan))
+        if limit.value < least:
+            raise _refusal(text, " A share is written with a percent sign." if number else "")
+    if not math.isfinite(limit.value) or (shares and limit.value <= 0):
+        raise _refusal(text)
     return limit
 
 
-def _wrong(text: str) -> ValueError:
-    return ValueError(f"budget must be one of {WRITTEN}. Got {text!r} instead.")
+def _refusal(text: str, hint: str = "") -> ValueError:
+    return ValueError(f"budget must be one of {EXAMPLES}. Got {text!r} instead.{hint}")

@@ -12,10 +12,13 @@ from vinets.heads import ProductsHead, VanishingHead
 from vinets.report.values import (
     Axis,
     Block,
+    Bullets,
     Code,
     Column,
+    Facts,
     Figure,
     Folded,
+    Notice,
     Page,
     ReferenceLine,
     Row,
@@ -25,19 +28,21 @@ from vinets.report.values import (
     Value,
     facts_table,
 )
-from vinets.search.result import SearchPlan, SearchResult, Tried, Uncut, frontier
+from vinets.search.budget import LIMITS
+from vinets.search.result import Attempt, SearchPlan, SearchResult, frontier, sentences
 
 T = TypeVar("T")
 
 
 def finalists_table(result: SearchResult) -> Table:
-    """The uncut network and those that were trained to the end, on the test examples.
+    """Return a table of the uncut network and the finalists, on the test examples.
 
     A row has the ``command`` that makes its network again, which is no column.
     """
     caption = f"Trained to the end, on {result.tested:,} test examples not used for choosing"
     if result.recorded:
         caption += "; passes timed as CUDA graphs"
+    batch = f"ms at batch {result.batch}"
     columns = [
         Column("network"),
         Column("cut"),
@@ -46,212 +51,158 @@ def finalists_table(result: SearchResult) -> Table:
         Column("parameters", format=",", better="lower", short="params"),
         Column("share", "share of uncut", ".1%", short="share"),
         Column("size", "MB", ".3f"),
-        Column("latency", f"ms at batch {result.batch}", ".3g", better="lower", short="ms"),
+        Column("macs", "million multiply-adds", ",.2f", better="lower", short="MMAC"),
+        Column("latency", batch, ".3g", std="spread", better="lower", short="ms"),
         Column("speed", "examples/s", ",.0f", better="higher", short="ex/s"),
         Column("faster", "", ".2f×"),
         Column("seconds", "training, s", ".0f", short="s"),
     ]
-    uncut, rows = result.uncut, [_row(result, result.uncut, "uncut", "")]
-    rows += _int8_rows(result, "uncut", "uncut", uncut)
-    for one in result.finished:
-        candidate = one.candidate
-        rows.append(_row(result, one, candidate.label, candidate.cut))
-        rows += _int8_rows(result, candidate.name, candidate.label, one)
+    rows = []
+    for one in (result.uncut, *result.finished):
+        rows.append(_row(result, one))
+        if one.int8 is not None:
+            rows.append(_row(result, one.int8, quantized=True))
     known = {name for row in rows for name in row.values}
     shown = tuple(column for column in columns if column.name in known)
     return Table("finalists", caption, shown, tuple(rows))
 
 
-def _row(result: SearchResult, one: Tried | Uncut, name: str, cut: str) -> Row:
-    uncut, cost = result.uncut, one.cost
-    values: dict[str, Value] = {"network": name, "cut": cut}
+def _row(result: SearchResult, one: Attempt, quantized: bool = False) -> Row:
+    uncut, cost, reference = result.uncut, one.cost, one.name == "uncut" and not quantized
+    values: dict[str, Value] = {"network": f"{one.label}, int8" if quantized else one.label}
+    values["cut"] = "" if one.candidate is None else one.candidate.cut
     values |= {"parameters": cost.parameters, "size": cost.size / 1e6}
-    values |= _measured(result, one.test, one.speed, one.latency)
-    values |= {"share": cost.parameters / uncut.cost.parameters}
-    if isinstance(one, Tried):
-        values |= {"seconds": one.seconds}
-    else:  # what it is compared with
-        values = {key: value for key, value in values.items() if key not in ("gap", "faster")}
-    marked = isinstance(one, Tried) and one.candidate.name == result.chosen
-    return Row(values | _repeated(one.command), marked=marked)
-
-
-def _int8_rows(result: SearchResult, of: str, name: str, one: Tried | Uncut) -> list[Row]:
-    """The same network in int8, where that was measured."""
-    cost, cut = one.cost, one.candidate.cut if isinstance(one, Tried) else ""
-    values: dict[str, Value] = {"network": f"{name}, int8", "cut": cut}
-    values |= {"parameters": cost.parameters}
-    values |= {"share": cost.parameters / result.uncut.cost.parameters}
-    return [
-        Row(
-            values
-            | {"size": file.size / 1e6}
-            | _measured(result, file.test, file.speed, file.latency)
-            | _repeated(file.command)
-        )
-        for file in result.int8
-        if file.of == of
-    ]
-
-
-def _measured(
-    result: SearchResult, test: float | None, speed: float | None, latency: float | None
-) -> dict[str, Value]:
-    uncut, values = result.uncut, dict[str, Value]()
-    if test is not None and uncut.test is not None:
-        values |= {"accuracy": 100 * test, "gap": 100 * (test - uncut.test)}
-    if speed is not None and uncut.speed is not None:
-        values |= {"speed": speed, "faster": speed / uncut.speed}
-    if latency is not None:
-        values["latency"] = 1e3 * latency
-    return values
-
-
-def _repeated(command: tuple[str, ...]) -> dict[str, Value]:
-    return {"command": shlex.join(command)} if command else {}
+    values["share"] = cost.parameters / uncut.cost.parameters
+    if cost.macs is not None:
+        values["macs"] = cost.macs / 1e6
+    if one.test is not None and uncut.test is not None:
+        values["accuracy"] = 100 * one.test
+        if not reference:
+            values["gap"] = 100 * (one.test - uncut.test)
+    if one.speed is not None and uncut.speed is not None:
+        values["speed"] = one.speed
+        if not reference:
+            values["faster"] = one.speed / uncut.speed
+    if one.latency is not None:
+        values["latency"] = 1e3 * one.latency
+        if one.spread is not None:
+            values["spread"] = 1e3 * one.spread
+    if one.candidate is not None and not quantized:
+        values["seconds"] = one.seconds
+    if one.command:
+        values["command"] = shlex.join(one.command)
+    return Row(values, marked=one.name == result.chosen and not quantized)
 
 
 def command_lines(result: SearchResult) -> list[str]:
-    """For every row of the table of finalists, a line that says what it is, and its command."""
-    return [
-        line
-        for row in finalists_table(result).rows
-        if "command" in row.values
-        for line in (_title(row), f"  {row.values['command']}")
-    ]
-
-
-def _title(row: Row) -> str:
-    behind = f" behind {row.values['cut']}" if row.values.get("cut") else ""
-    return f"{row.values['network']}{behind}, {row.values['parameters']:,} parameters:"
+    """Return two lines for every row of the table of finalists: what it is, and its command."""
+    lines = []
+    for row in finalists_table(result).rows:
+        if "command" in row.values:
+            behind = f" behind {row.values['cut']}" if row.values["cut"] else ""
+            lines.append(
+                f"{row.values['network']}{behind}, {row.values['parameters']:,} parameters:"
+            )
+            lines.append(f"  {row.values['command']}")
+    return lines
 
 
 def plan_table(plan: SearchPlan) -> Table:
-    """What would be tried."""
-    rows = tuple(Row(_facts(one)) for one in plan.candidates)
-    return Table("plan", "What would be tried", tuple(_columns(plan.candidates)), rows)
+    """Return a table of what would be tried."""
+    return _costs_table("plan", "What would be tried", plan.candidates, None)
 
 
 def rounds_table(result: SearchResult) -> Table:
-    """Everything that was tried, on the validation examples, by the epochs of every round."""
-    epochs = sorted({count for one in result.tried for count in one.accuracies})
-    columns = _columns(result.tried)
+    """Return a table of all attempts, on the validation examples, by the epochs of every round."""
+    attempts = sorted(result.attempts, key=lambda one: one.cost.parameters)
+    caption = "All that was tried, on the validation examples"
+    return _costs_table("rounds", caption, attempts, result.chosen)
+
+
+def _costs_table(id: str, caption: str, attempts: Sequence[Attempt], chosen: str | None) -> Table:
+    """Return costs of attempts, as far as they are known, and what they reached."""
+    columns = [
+        *(Column("network"), Column("cut"), Column("parameters", format=",", short="params")),
+        Column("macs", LIMITS["macs"].unit, ","),
+        Column("latency", "ms", ".3f", std="spread"),
+    ]
+    epochs = sorted({count for one in attempts for count in one.accuracies})
     columns += [
         Column(str(n), f"{counted(n, 'epoch')}, %", ".2f", short=f"{n} ep.") for n in epochs
     ]
     rows = []
-    for one in sorted(result.tried, key=lambda one: one.cost.parameters):
-        reached = {str(count): 100 * right for count, right in one.accuracies.items()}
-        rows.append(Row(_facts(one) | reached, marked=one.candidate.name == result.chosen))
-    caption = "All that was tried, on the validation examples"
-    return Table("rounds", caption, tuple(columns), tuple(rows))
-
-
-def _columns(tried: Sequence[Tried]) -> list[Column]:
-    columns = [Column("network"), Column("cut"), Column("parameters", format=",", short="params")]
-    if any(one.cost.latency is not None for one in tried):
-        columns.append(Column("latency", "ms", ".3f"))
-    return columns
-
-
-def _facts(one: Tried) -> dict[str, Value]:
-    """What a candidate is, and what it costs."""
-    facts: dict[str, Value] = {"network": one.candidate.label, "cut": one.candidate.cut}
-    facts["parameters"] = one.cost.parameters
-    if one.cost.latency is not None:
-        facts["latency"] = 1e3 * one.cost.latency
-    return facts
+    for one in attempts:
+        cost, cut = one.cost, "" if one.candidate is None else one.candidate.cut
+        values: dict[str, Value] = {"network": one.label, "cut": cut}
+        values["parameters"] = cost.parameters
+        if cost.macs is not None:
+            values["macs"] = cost.macs
+        if cost.latency is not None:
+            values["latency"] = 1e3 * cost.latency
+        if cost.spread is not None:
+            values["spread"] = 1e3 * cost.spread
+        values |= {str(count): 100 * right for count, right in one.accuracies.items()}
+        rows.append(Row(values, marked=one.name == chosen))
+    known = {name for row in rows for name in row.values} | {"network"}
+    shown = tuple(column for column in columns if column.name in known)
+    return Table(id, caption, shown, tuple(rows))
 
 
 def frontier_figure(result: SearchResult) -> Figure:
-    """Validation accuracy against parameters, after the longest training of each."""
-    points = [(one.cost.parameters, one) for one in result.tried]
-    axis = Axis("parameters", log=True, format=",")
-    size = result.uncut.cost.parameters
-    return _against("frontier", "Accuracy against size", axis, result, points, size)
+    """Return validation accuracy against parameters, after the longest training of each.
 
-
-def latency_figure(result: SearchResult) -> Figure | None:
-    """The same against latency, of those that were timed; None where the uncut one was not.
-
-    Before training, all are timed if a budget asks for it; the finalists always, at the end.
+    The figure has the frontier, its knee, the choice and the uncut network.
     """
-    early = result.budget.latency is not None
-    own: float | None = result.uncut.cost.latency if early else result.uncut.latency
-    timed = [(one.cost.latency if early else one.latency, one) for one in result.tried]
-    points = [(1e3 * seconds, one) for seconds, one in timed if seconds is not None]
-    if own is None or not points:
-        return None
-    axis = Axis(f"ms of a pass of {result.batch} on this machine", log=True, format=".3g")
-    title = "Accuracy against measured latency"
-    return _against("latency", title, axis, result, points, 1e3 * own)
-
-
-def _against(
-    id: str,
-    title: str,
-    axis: Axis,
-    result: SearchResult,
-    points: Sequence[tuple[float, Tried]],
-    uncut: float,
-) -> Figure:
-    """Accuracy against a cost, with the frontier, its knee, the choice and the uncut network."""
-    cost = {one.candidate.name: value for value, one in points}
-    tried = [one for _, one in points]
-    front = frontier((value, one.accuracy, one) for value, one in points)
-    knee = knee_of([(cost[one.candidate.name], one.accuracy, one) for one in front])
-    chosen = next((one for one in tried if one.candidate.name == result.chosen), None)
-    plain = [one for one in tried if one is not chosen and one is not knee]
+    points = [(one.cost.parameters, one.accuracy, one) for one in result.attempts]
+    front = frontier(points)
+    knee = knee_of([(one.cost.parameters, one.accuracy, one) for one in front])
+    chosen = result.choice
+    others = [one for one in result.attempts if one is not chosen and one is not knee]
+    kinds = {ProductsHead.kind: ProductsHead.label, VanishingHead.kind: VanishingHead.label}
     both = chosen is not None and chosen is knee
-    groups = {
-        "chosen, at the knee" if both else "chosen": [chosen] if chosen else [],
-        ProductsHead.label: [one for one in plain if one.candidate.head == "vi"],
-        VanishingHead.label: [one for one in plain if one.candidate.head == VanishingHead.kind],
-        "other heads": [one for one in plain if not one.candidate.polynomial],
-        "knee": [knee] if knee and not both else [],
+    groups: dict[str, list[Attempt]] = {
+        "chosen, at the knee" if both else "chosen": [] if chosen is None else [chosen],
+        **{label: [] for label in kinds.values()},
+        "other heads": [],
+        "knee": [] if knee is None or both else [knee],
     }
+    for one in others:
+        assert one.candidate is not None
+        groups[kinds.get(one.candidate.head, "other heads")].append(one)
 
-    def series(name: str, found: Sequence[Tried], **look: Any) -> Series:
+    def series(name: str, attempts: Sequence[Attempt], **look: Any) -> Series:
         return Series(
             name,
-            tuple(cost[one.candidate.name] for one in found),
-            tuple(100 * one.accuracy for one in found),
-            labels=tuple(_point(one) for one in found),
+            tuple(one.cost.parameters for one in attempts),
+            tuple(100 * one.accuracy for one in attempts),
+            labels=tuple(f"{one}, {counted(one.epochs, 'epoch')}" for one in attempts),
             **look,
         )
 
-    right = 100 * result.uncut.validation
+    right = 100 * result.uncut.accuracy
+    size = result.uncut.cost.parameters
     drawn = [series("frontier", front, joined=True, marks=())]
-    drawn.append(Series("uncut", (uncut,), (right,), labels=("the uncut network",)))
-    drawn += [series(name, found) for name, found in groups.items() if found]
+    drawn.append(Series("uncut", (size,), (right,), labels=("the uncut network",)))
+    drawn += [series(name, attempts) for name, attempts in groups.items() if attempts]
     return Figure(
-        id,
-        title,
-        axis,
+        "frontier",
+        "Accuracy against size",
+        Axis("parameters", log=True, format=","),
         Axis("accuracy on the validation examples, %", format=".2f"),
         tuple(drawn),
         kind="scatter",
         levels=(ReferenceLine("accuracy of the uncut", right),),
         caption="Each after its longest training. On the frontier, from small to large: "
-        + "; ".join(map(_told, front))
+        + "; ".join(map(str, front))
         + ".",
     )
 
 
-def _told(one: Tried) -> str:
-    """What it is, and how large."""
-    candidate = one.candidate
-    return f"{candidate.label} behind {candidate.cut}, {one.cost.parameters:,} parameters"
-
-
-def _point(one: Tried) -> str:
-    return f"{_told(one)}, {counted(one.epochs, 'epoch')}"
-
-
 def knee_of(front: Sequence[tuple[float, float, T]]) -> T | None:
-    """Of (cost, gain, thing), where a frontier bends most: farthest above the line of its ends.
+    """Return where a frontier of (cost, gain, thing) bends most: farthest above its ends.
 
-    The cost counts by its logarithm. None where nothing lies above that line.
+    The cost counts by its logarithm. None is returned where nothing lies above the line through
+    the first and the last point.
 
     Examples
     --------
@@ -270,44 +221,72 @@ def knee_of(front: Sequence[tuple[float, float, T]]) -> T | None:
 
 
 def search_page(result: SearchResult) -> Page:
-    """Everything on one page."""
-    lead: tuple[Block, ...] = (
-        result.verdict,
-        f"Budget: {result.budget}. Chosen on {result.validation:,} examples that no network was "
-        f"trained on; accuracies below are those of {result.tested:,} others, looked at once.",
-    )
-    latency = latency_figure(result)
-    figures = (frontier_figure(result), *([] if latency is None else [latency]))
+    """Return one page: three numbers, the verdict, a picture, the networks, how to use one."""
     sections = [
+        Section("Size and accuracy", (frontier_figure(result),), "frontier"),
         Section("Networks", (finalists_table(result), *result.notes), "networks"),
-        Section("The frontier", figures, "frontier"),
         Section("All that was tried", (rounds_table(result),), "tried"),
     ]
+    if result.saved:
+        folder, _, own = result.saved.partition("@")
+        backbone = f", backbone={own.rpartition(':')[2]}()" if ".py:" in own else ""
+        lines = (
+            "from vinets import CutNetwork",
+            f"network = CutNetwork.from_pretrained({folder!r}{backbone})  # an nn.Module",
+            "",
+            "# or for other runtimes, from a shell",
+            f"vinets export {shlex.quote(result.saved)} --out small.onnx",
+        )
+        sections.insert(1, Section("Use it", (Code("\n".join(lines)),), "use"))
     if result.uncut.command:
-        sections.append(_repeating(result))
-    about = facts_table(
-        "about", "How it was run", [("seconds", round(result.seconds, 1)), *result.machine.items()]
-    )
-    how: list[Block] = [about]
+        others = [one for one in result.attempts if one.test is None and one.command]
+        repeated: list[Block] = [
+            "The same weights come out on the same device, versions and number of threads. A "
+            f"command tests on all {result.validation + result.tested:,} test examples, those to "
+            "choose by among them.",
+            Code("\n".join(command_lines(result))),
+        ]
+        if others:
+            text = "\n".join(
+                f"{one}, {counted(one.epochs, 'epoch')}:\n  {shlex.join(one.command)}"
+                for one in sorted(others, key=lambda one: one.cost.parameters)
+            )
+            repeated.append(Folded("What was not trained to the end", (Code(text),)))
+        sections.append(Section("To make each again", tuple(repeated), "commands"))
+    about = [("seconds", round(result.seconds, 1)), *result.machine.items()]
+    how: list[Block] = [facts_table("about", "How it was run", about)]
     if result.command:
         how.insert(0, Code(shlex.join(result.command)))
     sections.append(Section("How it was run", (Folded("Command and machine", tuple(how)),)))
-    return Page(f"A small network for {result.data}", lead, tuple(sections))
+    return Page(f"A small network for {result.data}", tuple(_lead(result)), tuple(sections))
 
 
-def _repeating(result: SearchResult) -> Section:
-    """The command of every network."""
-    text = (
-        "The same weights come out on the same device, versions and number of threads. A command "
-        f"tests on all {result.validation + result.tested:,} test examples, those to choose by "
-        "among them."
+def _lead(result: SearchResult) -> list[Block]:
+    """Return what stands on top: a missed budget, three numbers, the verdict."""
+    said, blocks = sentences(result), list[Block]()
+    uncut, chosen = result.uncut, result.choice
+    if chosen is not None:
+        if not result.met:
+            blocks.append(Notice(said.pop(0)))
+        share = chosen.cost.parameters / uncut.cost.parameters
+        facts = [("parameters", f"{chosen.cost.parameters:,}", f"{share:.1%} of the uncut network")]
+        if chosen.speed and uncut.speed and chosen.latency is not None:
+            spread = "" if chosen.spread is None else f" ± {1e3 * chosen.spread:.2g}"
+            remark = f"{1e3 * chosen.latency:.3g}{spread} ms at batch {result.batch}"
+            facts.append(("speed", f"{chosen.speed / uncut.speed:.2f}×", remark))
+        if chosen.test is not None and uncut.test is not None:
+            gap, one = 100 * (chosen.test - uncut.test), 100 / result.tested
+            remark = f"{gap:+.2f} points ± one image, which is {one:.2f}"
+            if chosen.interval is not None:
+                low, high = chosen.interval
+                remark = f"{gap:+.2f} points, 95 % from {low:+.2f} to {high:+.2f}"
+            facts.append(("accuracy", f"{chosen.test:.2%}", remark.replace("-", "−")))
+        blocks.append(Facts(tuple(facts)))
+    blocks.append(said[0])
+    if said[1:]:
+        blocks.append(Bullets(tuple(said[1:])))
+    blocks.append(
+        f"Budget: {result.budget}. Chosen on {result.validation:,} examples that no network was "
+        f"trained on; accuracies below are those of {result.tested:,} others, looked at once."
     )
-    others = [one for one in result.tried if one.test is None and one.command]
-    lines = [
-        f"{_point(one)}:\n  {shlex.join(one.command)}"
-        for one in sorted(others, key=lambda one: one.cost.parameters)
-    ]
-    blocks: list[Block] = [text, Code("\n".join(command_lines(result)))]
-    if lines:
-        blocks.append(Folded("What was not trained to the end", (Code("\n".join(lines)),)))
-    return Section("To make each again", tuple(blocks), "commands")
+    return blocks

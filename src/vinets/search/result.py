@@ -1,194 +1,320 @@
-"""What came of a search: networks side by side, the frontier, and the choice in plain words."""
+"""The result of a search: every attempt, the choice, and the verdict on it in plain words."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar, TypeVar
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, TypeVar
 
-from vinets.core.checks import format_bytes
-from vinets.search.budget import Budget, Cost
+from torch import nn
+
+from vinets.core.checks import counted, format_bytes
+from vinets.heads import ProductsHead
+from vinets.measure.level import over_images, over_seeds
+from vinets.search.budget import LIMITS, Budget, Cost
 from vinets.search.space import Candidate
+
+if TYPE_CHECKING:
+    from vinets.report import Figure, Table
 
 T = TypeVar("T")
 
+MIN_LEAD = 0.2  # points by which a network in int8 has to be ahead to be called better
+MUCH_LOST = 5.0  # points, above which a loss is spoken of
+TOLERANCE = 0.05  # of a limit on latency, which the last timing may exceed without a word
+
 
 @dataclass(frozen=True)
-class Tried:
-    """A candidate, what it costs, and how far it came.
+class Attempt:
+    """A network of a search: what it costs, how it was trained and what was measured of it."""
 
-    Attributes
-    ----------
-    accuracies : dict of int to float
-        On the validation examples, in [0, 1], by the number of epochs it was trained for.
-    error : float or None
-        Standard error of the difference to the uncut network there, after training to the end: of
-        the examples that only one of the two gets wrong.
-    test : float or None
-        On the test examples, of a network that was trained to the end.
-    speed : float or None
-        Examples per second, measured in turns with the others that were trained to the end.
-    latency : float or None
-        Seconds of a forward pass, measured like the speed.
-    seconds : float
-        Of all its trainings.
-    command : tuple of str
-        Makes the network again, as it is after its longest training.
-    wrong : dict of int to tuple
-        Validation examples that it gets wrong, by the number of epochs; not part of the JSON.
-    """
-
-    candidate: Candidate
+    candidate: Candidate | None  # None for the uncut network
     cost: Cost
+    # On the validation examples, in [0, 1], by the epochs of a training; 0 for the uncut network.
     accuracies: Mapping[int, float]
+    # Standard error of the difference to the uncut network there, after the longest training, by
+    # the examples that exactly one of the two gets wrong.
     error: float | None = None
-    test: float | None = None
-    speed: float | None = None
-    latency: float | None = None
-    seconds: float = 0.0
-    command: tuple[str, ...] = ()
+    test: float | None = None  # accuracy on the test examples, after training to the end
+    # Interval of 95 % for the difference to the uncut network there, in points.
+    interval: tuple[float, float] | None = None
+    speed: float | None = None  # examples per second, where all that were tested took turns
+    latency: float | None = None  # seconds of a forward pass there
+    spread: float | None = None  # standard deviation of the latency over windows of time
+    seconds: float = 0.0  # duration of all its trainings
+    command: tuple[str, ...] = ()  # makes it again, as it is after its longest training
+    int8: Attempt | None = None  # the same in a file of ONNX, which onnxruntime runs on the CPU
+    # Validation examples that it gets wrong, by the epochs of a training; not part of the JSON.
     wrong: Mapping[int, tuple[int, ...]] = field(default_factory=dict, metadata={"plain": False})
 
     @property
+    def name(self) -> str:
+        """Name of the candidate, or "uncut"."""
+        return "uncut" if self.candidate is None else self.candidate.name
+
+    @property
+    def label(self) -> str:
+        """What tables call the network."""
+        return "uncut" if self.candidate is None else self.candidate.label
+
+    @property
+    def polynomial(self) -> bool:
+        """Whether its head has polynomials."""
+        return self.candidate is not None and self.candidate.polynomial
+
+    @property
     def epochs(self) -> int:
-        """Of the longest training; 0 if there was none."""
+        """Epochs of the longest training; 0 if there was none."""
         return max(self.accuracies, default=0)
 
     @property
     def accuracy(self) -> float:
-        """On the validation examples, after the longest training."""
+        """Accuracy on the validation examples, after the longest training."""
         return self.accuracies[self.epochs]
 
-
-@dataclass(frozen=True)
-class Uncut:
-    """The network that was given."""
-
-    cost: Cost
-    validation: float  # its accuracy on the validation examples
-    test: float | None = None
-    speed: float | None = None
-    latency: float | None = None
-    command: tuple[str, ...] = ()  # that tests it again
-
-
-INT8 = "onnx-int8"  # the format
-
-
-@dataclass(frozen=True)
-class Quantised:
-    """A network in int8, in a file of ONNX that onnxruntime runs on the CPU."""
-
-    of: str  # name of the candidate, or "uncut"
-    size: int  # bytes of the file
-    validation: float
-    test: float
-    speed: float | None = None  # where the others were measured on the CPU, too
-    latency: float | None = None
-    command: tuple[str, ...] = ()  # that writes and tests the file again
+    def __str__(self) -> str:
+        if self.candidate is None:
+            return "the uncut network"
+        return f"{self.label} behind {self.candidate.cut}, {self.cost.parameters:,} parameters"
 
 
 @dataclass(frozen=True)
 class SearchPlan:
-    """What a search would try, and what it would take."""
+    """What a search would try, and how long it would take."""
 
-    candidates: tuple[Tried, ...]  # with their costs alone
+    candidates: tuple[Attempt, ...]  # their costs are known, and nothing else
     rounds: tuple[tuple[int, int], ...]  # how many are trained for how many epochs
     seconds: float  # about
-    memory: int | None  # bytes, on the device, about; None where the system does not tell
+    memory: int | None  # bytes on the device, about; None where the system does not tell
     unmet: str = ""  # the budget, where no candidate is within its limits
 
     def __str__(self) -> str:
+        nearest = f"Nothing is within the budget, {self.unmet}: these come nearest. "
         rounds = ", then ".join(f"{count} for {epochs}" for count, epochs in self.rounds)
-        near = f"Nothing is within the budget, {self.unmet}: these come nearest. "
+        length = f"{self.seconds:.0f} seconds"
+        if self.seconds >= 100:
+            length = f"{self.seconds / 60:.0f} minutes"
+        if self.seconds >= 6000:
+            length = f"{self.seconds / 3600:.1f} hours"
         memory = "" if self.memory is None else f" and {format_bytes(self.memory)}"
         return (
-            f"{near if self.unmet else ''}Trained in rounds: {rounds} epochs. This will take about "
-            f"{duration(self.seconds)}{memory}."
+            f"{nearest if self.unmet else ''}Trained in rounds: {rounds} epochs. This will take "
+            f"about {length}{memory}."
         )
-
-
-def duration(seconds: float) -> str:
-    """Seconds as a person says them."""
-    if seconds < 100:
-        return f"{seconds:.0f} seconds"
-    return f"{seconds / 60:.0f} minutes" if seconds < 6000 else f"{seconds / 3600:.1f} hours"
 
 
 @dataclass(frozen=True)
 class SearchResult:
-    """Everything that a search found.
-
-    Attributes
-    ----------
-    chosen : str or None
-        Name of the candidate that was chosen; None if there is nothing smaller.
-    met : bool
-        Whether it is within the budget.
-    int8 : tuple of Quantised
-        The uncut and the chosen network in int8; empty where that was not asked for.
-    batch : int
-        Examples in a forward pass, where speed and latency were measured.
-    recorded : bool
-        Whether passes were recorded as CUDA graphs for that, as they are on a GPU if possible.
-    notes : tuple of str
-        What could not be measured, and why.
-    """
-
-    REMOVED: ClassVar = ("correlations", "elsewhere")
+    """Everything that came of a search; as text, its verdict."""
 
     data: str
     budget: Budget
-    uncut: Uncut
-    tried: tuple[Tried, ...]
-    chosen: str | None
-    met: bool
-    verdict: str
-    validation: int  # examples on which was chosen
+    uncut: Attempt
+    attempts: tuple[Attempt, ...]  # networks that were trained, for however few epochs
+    chosen: str | None  # name of the chosen candidate; None if there is nothing smaller
+    met: bool  # whether it is within the budget
+    validation: int  # examples that were used to choose
     tested: int  # examples that were looked at once, at the end
-    int8: tuple[Quantised, ...] = ()
-    batch: int = 0
-    recorded: bool = False
-    notes: tuple[str, ...] = ()
+    batch: int = 0  # examples in a forward pass, where speed and latency were measured
+    recorded: bool = False  # whether passes were CUDA graphs there, as on a GPU if possible
+    notes: tuple[str, ...] = ()  # what could not be measured or cannot be relied on, and why
     seconds: float = 0.0
-    command: tuple[str, ...] = ()
+    command: tuple[str, ...] = ()  # command that started the search
     machine: Mapping[str, object] = field(default_factory=dict)
+    saved: str = ""  # folder of the chosen network, as commands name it; empty if not saved
+    verdict: str = ""  # made of the other fields if empty
+    # The chosen network, folded, in eval mode; the uncut one if nothing is smaller. Not in JSON.
+    network: nn.Module | None = field(
+        default=None, repr=False, compare=False, metadata={"plain": False}
+    )
+
+    def __post_init__(self) -> None:
+        if not self.verdict:
+            object.__setattr__(self, "verdict", " ".join(sentences(self)))
 
     @property
-    def finished(self) -> tuple[Tried, ...]:
+    def finished(self) -> tuple[Attempt, ...]:
         """Those that were trained to the end, the smallest first."""
-        found = [one for one in self.tried if one.test is not None]
-        return tuple(sorted(found, key=lambda one: one.cost.parameters))
+        tested = [one for one in self.attempts if one.test is not None]
+        return tuple(sorted(tested, key=lambda one: one.cost.parameters))
 
     @property
-    def choice(self) -> Tried | None:
+    def choice(self) -> Attempt | None:
         """The one that was chosen."""
-        return next((one for one in self.tried if one.candidate.name == self.chosen), None)
+        return next((one for one in self.attempts if one.name == self.chosen), None)
+
+    @property
+    def table(self) -> Table:
+        """Networks that were trained to the end, on the test examples."""
+        from vinets.search.page import finalists_table  # which is made of these values
+
+        return finalists_table(self)
+
+    @property
+    def frontier(self) -> Figure:
+        """All that was tried: accuracy against size."""
+        from vinets.search.page import frontier_figure
+
+        return frontier_figure(self)
+
+    def __str__(self) -> str:
+        return self.verdict
+
+
+def sentences(result: SearchResult) -> list[str]:
+    """Return the verdict sentence by sentence, a missed budget first."""
+    uncut, chosen, budget = result.uncut, result.choice, result.budget
+    if chosen is None:
+        return ["Nothing smaller was found: the network has no cut that saves anything."]
+    said = []
+    if not result.met:
+        said.append(f"The budget, {budget}, was not met: this is the nearest network.")
+    assert chosen.candidate is not None
+    share = chosen.cost.parameters / uncut.cost.parameters
+    text = (
+        f"{chosen.label} behind {chosen.candidate.cut} has {chosen.cost.parameters:,} parameters, "
+        f"{share:.1%} of the uncut network"
+    )
+    for kind in budget.limits:
+        ours, theirs = (getattr(one.cost, LIMITS[kind].cost) for one in (chosen, uncut))
+        if kind not in ("params", "latency") and ours and theirs:
+            unit = LIMITS[kind].unit
+            text += f", {ours:,} {unit}, {ours / theirs:.1%} of the uncut network's"
+    if budget.latency and chosen.latency and uncut.latency:
+        graph = ", recorded as a CUDA graph" if result.recorded else ""
+        text += (
+            f", takes {_milliseconds(chosen)} a pass at batch {budget.batch} on "
+            f"{budget.where or 'this device'}{graph}, where the uncut one takes "
+            f"{_milliseconds(uncut)}"
+        )
+        over = chosen.latency / budget.latency.of(uncut.latency) - 1
+        if result.met and over > TOLERANCE:
+            text += (
+                f" ({over:.0%} above the budget, which it kept to before it was trained: on this "
+                "machine speeds differ from one measurement to the next)"
+            )
+    elif chosen.speed and uncut.speed:
+        text += f", runs {chosen.speed / uncut.speed:.2f} times as fast"
+    if chosen.test is not None and uncut.test is not None:
+        points = 100 * (chosen.test - uncut.test)
+        text += f", and is right on {chosen.test:.2%} of the test examples ({points:+.2f} points)"
+    said.append(f"{text}.")
+    lost = 100 * (uncut.accuracy - chosen.accuracy)
+    if lost > MUCH_LOST:
+        said.append(
+            f"It loses {lost:.1f} points on the validation examples, which is much: try a larger "
+            "budget, more epochs, or more data."
+        )
+    if judgement := _judge_polynomials(result, chosen):
+        said.append(judgement)
+    quantized, small = uncut.int8, chosen.int8
+    if quantized is not None and int8_is_better(result, chosen, quantized):
+        theirs = f"{quantized.test:.2%} right on the test examples"
+        theirs = f"{format_bytes(quantized.cost.size)}, {theirs}"
+        ours = format_bytes(chosen.cost.size)
+        if chosen.test is not None:
+            ours += f", {chosen.test:.2%}"
+        if quantized.latency is not None and chosen.latency is not None:
+            theirs += f", {_milliseconds(quantized)} a pass"
+            ours += f", {_milliseconds(chosen)}"
+        said.append(
+            f"The uncut network in int8 does better by this budget: {theirs}, against {ours}."
+        )
+        if small is not None:
+            size = format_bytes(small.cost.size)
+            said.append(f"In int8, this one takes {size} and is right on {small.test:.2%}.")
+    return said
+
+
+def _milliseconds(one: Attempt) -> str:
+    """Return a latency with its spread, where that is known."""
+    assert one.latency is not None
+    spread = "" if one.spread is None else f" ± {1e3 * one.spread:.2g}"
+    return f"{1e3 * one.latency:.3g}{spread} ms"
+
+
+def _judge_polynomials(result: SearchResult, chosen: Attempt) -> str:
+    """Compare the choice with the best head of the other kind, plain or polynomial.
+
+    That one is no larger by more than a tenth, and both are compared after the longest training
+    that they have in common, by :mod:`vinets.measure.level`. The text is empty without a rival.
+    """
+
+    def common(one: Attempt) -> int:
+        return max(set(one.accuracies) & set(chosen.accuracies), default=0)
+
+    rivals = [
+        one
+        for one in result.attempts
+        if one.polynomial != chosen.polynomial
+        and one.cost.parameters <= 1.1 * chosen.cost.parameters
+        and common(one)
+    ]
+    if not rivals:
+        return ""
+    rival = max(rivals, key=lambda one: one.accuracies[common(one)])
+    epochs = common(rival)
+    if epochs in chosen.wrong and epochs in rival.wrong:
+        answers = chosen.wrong[epochs], rival.wrong[epochs], result.validation
+        gap = over_images([answers])
+    else:  # results that were read from a file do not keep single answers
+        gap = over_seeds([100 * (chosen.accuracies[epochs] - rival.accuracies[epochs])])
+    ours = chosen if chosen.polynomial else rival
+    assert ours.candidate is not None
+    head = ProductsHead.label if ours.candidate.head == ProductsHead.kind else ours.label
+    apart = f"{abs(gap.value):.2f} points {'behind' if gap.value > 0 else 'ahead'}"
+    if gap.word == "level":
+        said, apart = "makes no difference here", f"level with it ({apart}, {gap.shown})"
+    elif gap.word == "not decided":
+        said = "may or may not have earned its place, because one training does not decide it"
+    else:
+        earned = (gap.value > 0) == chosen.polynomial
+        said = "earned its place" if earned else "did not earn a place"
+    after = f"after {counted(epochs, 'epoch')} on the validation examples"
+    return f"The {head} {said}: {rival}, is {apart} {after}."
+
+
+def int8_is_better(result: SearchResult, chosen: Attempt, quantized: Attempt) -> bool:
+    """Return whether the uncut network in int8 has more of what the budget asks for.
+
+    It has to be within the limits, in bytes of its file and in time as it was measured. With a
+    drop, what takes fewer bytes is better; without, what is more accurate.
+    """
+    budget, uncut = result.budget, result.uncut
+    # Both latencies are those of the last timing, in which the two networks took turns.
+    cost = replace(uncut.cost, latency=uncut.latency or uncut.cost.latency)
+    if not budget.allows(quantized.cost, cost):
+        return False
+    if budget.drop is None:
+        return not result.met or 100 * (quantized.accuracy - chosen.accuracy) >= MIN_LEAD
+    if quantized.accuracy < uncut.accuracy - budget.drop / 100:
+        return False
+    return not result.met or quantized.cost.size < chosen.cost.size
 
 
 def frontier(points: Iterable[tuple[float, float, T]]) -> list[T]:
-    """Of (cost, gain, thing), the things that no other beats in both, the cheapest first.
+    """Return the things of (cost, gain, thing) that no other beats in both, the cheapest first.
 
     Examples
     --------
     >>> frontier([(1, 0.5, "a"), (2, 0.4, "b"), (3, 0.9, "c"), (3, 0.8, "d")])
     ['a', 'c']
     """
-    found: list[T] = []
+    front: list[T] = []
     best = float("-inf")
     for _, gain, thing in sorted(points, key=lambda point: (point[0], -point[1])):
         if gain > best:
             best = gain
-            found.append(thing)
-    return found
+            front.append(thing)
+    return front
 
 
 def layers_of(points: Sequence[tuple[float, float, T]]) -> list[list[T]]:
-    """Frontier after frontier, each of what the ones before left over."""
-    rest, found = list(enumerate(points)), []
+    """Return frontier after frontier, each of what the ones before left over."""
+    rest, layers = list(enumerate(points)), []
     while rest:
         front = frontier((cost, gain, index) for index, (cost, gain, _) in rest)
-        found.append([points[index][2] for index in front])
+        layers.append([points[index][2] for index in front])
         gone = set(front)
         rest = [one for one in rest if one[0] not in gone]
-    return found
+    return layers

@@ -1,34 +1,50 @@
-"""What is tried: cuts of a network, and heads behind each."""
+"""The space of a search: cuts of a network, heads behind each, and the trial each of them means.
+
+Whatever a search knows of trials, their settings and heads stands here.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields, replace
 from math import log, prod
 from typing import Any
 
-from vinets.core.settings import BEST
-from vinets.heads import HEADS, ProductsHead, VanishingHead
-from vinets.latent.cut import CutPoint
-from vinets.runs.trial import Trial
+import torch
 
-CUTS = 10  # at most
-LARGEST = 0.9  # of the uncut network's parameters or operations: beyond, nothing is saved
-HEAD = 500_000  # parameters of a large head, at most
-SHARE = 0.2  # of the uncut network's parameters, at most
+from vinets.core.device import each
+from vinets.core.files import slug
+from vinets.core.options import flag_of
+from vinets.core.progress import progress_of
+from vinets.core.settings import LatentOptions, TrainingOptions
+from vinets.heads import HEADS, ProductsHead, ProductsOptions, ReLUUnits, VanishingHead
+from vinets.latent.cut import CutPoint, cut_points
+from vinets.models.presets import SIZES
+from vinets.models.records import source_of, spec_of
+from vinets.networks.network import CutNetwork
+from vinets.runs.context import CutContext
+from vinets.runs.setup import Setup
+from vinets.runs.trial import Trial
+from vinets.training import fine_tune
+
+MAX_SHARE = 0.9  # of the uncut network's parameters or operations; beyond, a cut saves nothing
+MAX_HEAD = 500_000  # parameters of a large head
+MAX_HEAD_SHARE = 0.2  # of the uncut network's parameters, in a large head
 SMALL_DATA = 10_000  # examples, below which batches are small
 FEW_CLASSES = 20  # with no more, a teacher's answers say more at a higher temperature
-WARM = 4.0
-VARIABLES = 16  # of a VI-Net's polynomials, of which there are then at most 152 monomials
-LEAST_GENERATORS = 4  # per class, below which a VI-Net is not tried
-MOST_GENERATORS = 64
+HIGH_TEMPERATURE = 4.0
+VARIABLES = 16  # of a VI-Net's polynomials, which then have at most 152 monomials
+MIN_GENERATORS, MAX_GENERATORS = 4, 64  # per class, of a VI-Net
+TIMED_STEPS = 6  # steps of training that tell how long all of it will take
+INT8 = "onnx-int8"  # export format
+REPEATED = "repeated"  # folder, in that of the search, of networks that are made again
 
 VANISHING: dict[str, Any] = {
-    **{"placement": "global", "components": VARIABLES, "order": "pca-tanh", "scale": "unit"},
-    **{"normalization": "leading", "psi": 0.03, "max_degree": 2, "monomials": None},
+    **{"components": VARIABLES, "psi": 0.03, "max_degree": 2, "monomials": None},
     **{"per_class": 512, "vanish": 1.0},
 }
-"""What makes a VI-Net of a trial of products; the backbone is tuned with it all the same."""
+"""Options of a VI-Net in a search, whose backbone is tuned like that of the other heads."""
 
 
 @dataclass(frozen=True)
@@ -36,74 +52,222 @@ class Candidate:
     """A head behind a cut."""
 
     cut: str
-    head: str  # a kind of vinets.heads.HEADS, or "vi" for products
-    budget: int  # parameters that the head may store, as far as its kind allows it
-    factors: int = 2  # of products
+    head: str  # a kind of vinets.heads.HEADS
+    parameters: int  # that the head may store, as far as its kind allows it
+    factors: int = 2  # linear forms in a product, of a product head
     keep: int = 0  # generators per class, of a VI-Net
 
     @property
     def label(self) -> str:
-        """For tables."""
-        if self.head != "vi":
-            return HEADS[self.head].label
-        return f"{ProductsHead.label}, degree {self.factors}"
+        """What tables call the head."""
+        degree = f", degree {self.factors}" if self.head == ProductsHead.kind else ""
+        return HEADS[self.head].label + degree
 
     @property
     def name(self) -> str:
-        """Tells candidates apart."""
-        return f"{self.cut} {self.label}, {self.budget:,}"
+        """A name that no other candidate of a search has."""
+        return f"{self.cut} {self.label}, {self.parameters:,}"
 
     @property
     def polynomial(self) -> bool:
-        """Whether it is a head of polynomials, and no plain one."""
-        return self.head in ("vi", VanishingHead.kind)
+        """Whether the head has polynomials, and is no plain one."""
+        return self.head in (ProductsHead.kind, VanishingHead.kind)
 
-    def trial(self, start: Trial, epochs: int) -> Trial:
-        """The trial that trains it for ``epochs``."""
-        if self.head == VanishingHead.kind:
-            return start.change(cut=self.cut, keep=self.keep, epochs=epochs, **VANISHING)
-        return start.change(
-            cut=self.cut,
-            head=self.head,
-            head_parameters=self.budget,
-            factors=self.factors,
-            epochs=epochs,
+
+@dataclass(frozen=True)
+class CommandWords:
+    """Words by which a command line names the network, the data and the folder of a search.
+
+    A search from Python has none, so its commands have words in capitals in their place.
+    """
+
+    model: str = "MODEL"
+    data: tuple[str, ...] = ("--data", "DATA")  # and all options of how they are read
+    augment: tuple[str, ...] = ()  # options of commands that train
+    device: tuple[str, ...] = ()
+    out: str = "OUT"
+    saved: str = "OUT"  # the network in that folder, as commands name it
+
+    def evaluate(self) -> tuple[str, ...]:
+        """Return the command that tests the uncut network."""
+        return ("vinets", "evaluate", self.model, *self.data, *self.device)
+
+    def quantize(self, uncut: bool, seed: int) -> tuple[str, ...]:
+        """Return the command that writes the uncut or the chosen network in int8, and tests it."""
+        name, network, data = "uncut", self.model, self.data
+        if not uncut:  # a folder has its weights
+            name, network, data = "chosen", self.saved, without_option(self.data, "--weights")
+        drawn = ("--seed", str(seed)) if seed else ()
+        form = ("--format", INT8, "--most-lost", "100")
+        out = f"{self.out}/{REPEATED}/{name}-int8.onnx"
+        return ("vinets", "export", network, *data, *form, *drawn, *self.device, "--out", out)
+
+
+class Space:
+    """Candidates for an uncut network, and how each is trained, built and made again."""
+
+    def __init__(self, setup: Setup, cuts: int, seed: int) -> None:
+        self.setup = setup
+        examples, classes = len(setup.train), len(setup.train.classes)
+        example = each(setup.train.example(), lambda tensor: tensor.to(setup.device))
+        self.cuts = choose_cuts(cut_points(setup.model, example), setup.parameters, cuts)
+        self.candidates = [
+            candidate
+            for point in self.cuts
+            for candidate in candidates_at(point, setup.parameters, classes)
+        ]
+        recipe = TrainingOptions(**ProductsHead.training_defaults)
+        self._start = Trial(
+            network=setup.name,
+            latents=LatentOptions(**ProductsHead.latent_defaults(ProductsOptions())),
+            recipe=replace(
+                recipe,
+                batch_size=64 if examples < SMALL_DATA else recipe.batch_size,
+                temperature=HIGH_TEMPERATURE if classes <= FEW_CLASSES else recipe.temperature,
+            ),
+            seed=seed,
+            checkpoints=False,
+        )
+
+    @property
+    def batch(self) -> int:
+        """Examples in a forward pass that is timed, where no budget says how many."""
+        return self._start.timing.batch
+
+    def trial(
+        self, candidate: Candidate, epochs: int, rate: float | None = None, save: str = ""
+    ) -> Trial:
+        """Return the trial that trains a candidate.
+
+        With ``save``, a folder, its network is kept, and the training can be interrupted.
+        """
+        head = candidate.head
+        options: dict[str, Any] = {"cut": candidate.cut, "head": head, "epochs": epochs}
+        if rate is not None:
+            options["learning_rate"] = rate
+        if head == VanishingHead.kind:
+            options |= VANISHING | {"keep": candidate.keep}
+        elif head == ProductsHead.kind:
+            options |= {"parameters": candidate.parameters, "factors": candidate.factors}
+        elif head == ReLUUnits.kind:
+            options |= {"parameters": candidate.parameters}
+        trial = replace(self._start.change(**options), detailed=True)
+        return replace(trial, save=save, checkpoints=True) if save else trial
+
+    def networks(self, candidates: Sequence[Candidate]) -> Iterator[tuple[Candidate, CutNetwork]]:
+        """Yield the untrained networks of candidates, folded; those behind a cut share latents."""
+        trials = [(one, self.trial(one, 1)) for one in candidates]
+        for shares in dict.fromkeys(trial.shares for _, trial in trials):
+            group = [(one, trial) for one, trial in trials if trial.shares == shares]
+            context = CutContext(self.setup, group[0][1], progress_of(None))
+            for one, trial in group:
+                network, _ = context.network(trial)
+                yield one, network.folded()
+
+    def seconds_per_example(self, candidate: Candidate) -> float:
+        """Train a candidate for a few steps, and return how long an example takes."""
+        trial = self.trial(candidate, 1)
+        network, _ = CutContext(self.setup, trial, progress_of(None)).network(trial)
+        count = min(TIMED_STEPS * trial.recipe.batch_size, len(self.setup.train))
+        some = self.setup.train.subset(torch.arange(count))
+        for _ in range(2):  # libraries choose their kernels in the first
+            begin = time.perf_counter()
+            fine_tune(network, some, recipe=trial.recipe, teacher=self.setup.model, progress=None)
+            seconds = time.perf_counter() - begin
+        return seconds / count
+
+    def command(
+        self,
+        words: CommandWords,
+        candidate: Candidate,
+        epochs: int,
+        rate: float,
+        limit: int | None = None,
+    ) -> tuple[str, ...]:
+        """Return the command that trains a candidate again, on ``limit`` examples if given.
+
+        It tests the network on all test examples.
+        """
+        trial = self.trial(candidate, epochs, rate)
+        sizes: dict[str, Any] = {}
+        if candidate.head == VanishingHead.kind:  # a command knows the sizes of known networks
+            source = source_of(self.setup.model)
+            sizes = {} if source is None else SIZES.get(spec_of(source), {})
+        start = Trial.of(candidate.head, **sizes)
+        head = ["--head", candidate.head]
+        point = next(one for one in self.cuts if one.name == candidate.cut)
+        # The name of a module may be a number, which a command would read as an index.
+        cut = str(point.index) if point.name.isdecimal() else point.name
+        few = () if limit is None else ("--limit", str(limit))
+        seed = ("--seed", str(trial.seed)) if trial.seed else ()
+        out = f"{words.out}/{REPEATED}/{slug(candidate.name)}-{epochs}"
+        return (
+            *("vinets", "build", words.model, *words.data, *words.augment, *few, "--cut", cut),
+            *(*head, *changed_options(trial, start), *seed, *words.device, "--out", out),
         )
 
 
-def start_trial(examples: int, classes: int, seed: int) -> Trial:
-    """What all trials have in common, for data of that many examples and classes."""
-    batch = 64 if examples < SMALL_DATA else BEST.recipe.batch_size
-    temperature = WARM if classes <= FEW_CLASSES else BEST.recipe.temperature
-    options = {"batch_size": batch, "temperature": temperature}
-    trial = Trial(**vars(BEST)).change(network="uncut", **options)
-    return replace(trial, seed=seed, checkpoints=False)
+def changed_options(trial: Trial, start: Trial) -> list[str]:
+    """Return options of ``vinets build`` that lead from ``start`` to the same result.
+
+    Examples
+    --------
+    >>> changed_options(Trial.of("products", epochs=3), Trial.of("products"))
+    ['--epochs', '3']
+    """
+    words: list[str] = []
+    for group in ("options", "recipe", "latents"):
+        ours, theirs = getattr(trial, group), getattr(start, group)
+        for one in fields(ours):
+            value, flag = getattr(ours, one.name), flag_of(one)
+            same = value == getattr(theirs, one.name)
+            if same or "domain" not in one.metadata or not one.metadata.get("result", True):
+                continue
+            if isinstance(value, bool):
+                words.append(flag if value else f"--no-{flag.removeprefix('--')}")
+            else:
+                words += [flag, "all" if value is None else str(value)]
+    return words
 
 
-def choose_cuts(points: Sequence[CutPoint], parameters: int, most: int = CUTS) -> list[CutPoint]:
-    """At most ``most`` cuts that differ in what they cost, in the order of the network.
+def without_option(words: tuple[str, ...], option: str) -> tuple[str, ...]:
+    """Return the words of a command but for an option and its value.
+
+    Examples
+    --------
+    >>> without_option(("--data", "digits", "--weights", "w", "--size", "8"), "--weights")
+    ('--data', 'digits', '--size', '8')
+    """
+    if option not in words:
+        return words
+    place = words.index(option)
+    return words[:place] + words[place + 2 :]
+
+
+def choose_cuts(points: Sequence[CutPoint], parameters: int, most: int = 10) -> list[CutPoint]:
+    """Return at most ``most`` cuts that differ in what they cost, in the order of the network.
 
     Of neighbours with the same operations the last is taken, which is behind the norm, the
     activation or the sum of a block. Where there are too many, those are left that are spread most
     evenly over what is counted: operations, and the logarithm of parameters with a small head.
     """
     macs = max((point.macs for point in points), default=0)
-    found: dict[int, CutPoint] = {}
+    by_macs: dict[int, CutPoint] = {}
     before = 0
     for point in points:
-        saves = point.parameters < LARGEST * parameters or point.macs < LARGEST * macs
-        aside = point.macs < before  # on a branch beside what came before
+        saves = point.parameters < MAX_SHARE * parameters or point.macs < MAX_SHARE * macs
+        on_branch = point.macs < before  # next to what came before, and not behind it
         before = max(before, point.macs)
-        if point.macs and saves and not aside and point.parameters <= parameters:
-            found[point.macs] = point
-    rest = list(found.values())
+        if point.macs and saves and not on_branch and point.parameters <= parameters:
+            by_macs[point.macs] = point
+    rest = list(by_macs.values())
     if len(rest) <= most:
         return rest
     _, small = head_sizes(parameters)
     sizes = [log(point.parameters + small) for point in rest]
-    range_ = max(sizes) - min(sizes) or 1.0
+    width = max(sizes) - min(sizes) or 1.0
     places = [
-        point.macs / rest[-1].macs + size / range_ for point, size in zip(rest, sizes, strict=True)
+        point.macs / rest[-1].macs + size / width for point, size in zip(rest, sizes, strict=True)
     ]
     first, last = min(places), max(places)
     steps = [0.5] if most == 1 else [i / (most - 1) for i in range(most)]
@@ -116,23 +280,23 @@ def choose_cuts(points: Sequence[CutPoint], parameters: int, most: int = CUTS) -
 
 
 def head_sizes(parameters: int) -> tuple[int, int]:
-    """Parameters of a large and of a small head, for a network with ``parameters``."""
-    large = int(min(HEAD, SHARE * parameters))
+    """Return the parameters of a large and of a small head, for a network with ``parameters``."""
+    large = int(min(MAX_HEAD, MAX_HEAD_SHARE * parameters))
     return large, max(large // 4, 1)
 
 
 def candidates_at(point: CutPoint, parameters: int, classes: int) -> list[Candidate]:
-    """Heads to try behind a cut of a network with ``parameters``."""
+    """Return the heads to try behind a cut of a network with ``parameters``."""
     large, small = head_sizes(parameters)
-    flat = prod(point.shape)
-    heads = [("vi", large, 3), ("vi", small, 3), ("vi", small, 2), ("relu-units", large, 2)]
-    heads.append(("pooled", large, 2))
-    if flat * classes <= 2 * large:
+    values, products = prod(point.shape), ProductsHead.kind
+    heads = [(products, large, 3), (products, small, 3), (products, small, 2)]
+    heads += [(ReLUUnits.kind, large, 2), ("pooled", large, 2)]
+    if values * classes <= 2 * large:
         heads.append(("linear", large, 2))
-    found = [Candidate(point.name, *head) for head in heads]
-    # a generator takes its coefficients, a bias, and a weight for every class
+    candidates = [Candidate(point.name, *head) for head in heads]
+    # A generator takes its coefficients, a bias, and a weight for every class.
     generator = VARIABLES + VARIABLES * (VARIABLES + 1) // 2 + 1 + classes
-    keep = min(MOST_GENERATORS, (2 * large - VARIABLES * flat) // (generator * classes))
-    if keep >= LEAST_GENERATORS:
-        found.append(Candidate(point.name, VanishingHead.kind, 2 * large, keep=keep))
-    return found
+    keep = min(MAX_GENERATORS, (2 * large - VARIABLES * values) // (generator * classes))
+    if keep >= MIN_GENERATORS:
+        candidates.append(Candidate(point.name, VanishingHead.kind, 2 * large, keep=keep))
+    return candidates

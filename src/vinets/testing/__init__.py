@@ -1,4 +1,4 @@
-"""Suites of tests that what is added to vinets inherits from, and passes.
+"""Suites of tests for what is added to vinets: a test class inherits one, and pytest runs it.
 
 One module a kind: :mod:`~vinets.testing.oracles`, :mod:`~vinets.testing.ideals`,
 :mod:`~vinets.testing.sources`, :mod:`~vinets.testing.heads`. A subclass of the suite whose name
@@ -15,5 +15,5 @@ except ModuleNotFoundError:
         "Install it with: pip install 'vinets[test]'"
     ) from None
 
-# so that a failure shows the values compared, as it does in a file of tests
+# A failure is to show the values compared, as it does in a file of tests.
 pytest.register_assert_rewrite(*(f"{__name__}.{part.name}" for part in iter_modules(__path__)))

@@ -1,4 +1,4 @@
-"""What every head promises, as tests for pytest to inherit.
+"""The promises of every head, as tests for pytest to inherit.
 
 class TestMine(HeadContract):
     def make(self) -> Head:
@@ -22,15 +22,15 @@ from vinets.heads import HEADS, Head, HeadOptions
 from vinets.latent.collect import Latents, collect
 from vinets.latent.cut import truncate
 from vinets.latent.reader import LatentReader
-from vinets.models.records import Record, input_fields
+from vinets.models.facts import Record, input_fields
 from vinets.networks.build import put_behind
 from vinets.networks.network import CutNetwork, VINet, network_of
-from vinets.theory.networks import head_norms
+from vinets.theory.complexity import head_norms
 from vinets.training import fine_tune
 
 
 def lived(module: nn.Module, seed: int = 0) -> nn.Module:
-    """The module as training might have left it: nothing is zero or one any more.
+    """Change the module as training might have: nothing is zero or one any more.
 
     Parameters and statistics are changed in place.
     """
@@ -47,9 +47,9 @@ def lived(module: nn.Module, seed: int = 0) -> nn.Module:
 
 
 def stored(module: nn.Module) -> int:
-    """Entries of the state dict, less counters of batches and masks.
+    """Count entries of the state dict, less counters of batches and masks.
 
-    A mask follows from the zeros of the coefficients; the counters are of no use to anybody. The
+    A mask follows from the zeros of the coefficients; the counters have no use. The
     indices of monomials and blocks count as one number each.
     """
     return sum(
@@ -92,12 +92,12 @@ class HeadContract:
     options: HeadOptions | None = None
 
     def make(self) -> Head:
-        """A new head; the generator of torch is seeded."""
+        """Make a new head; the generator of torch is seeded."""
         raise NotImplementedError("make() returns a head of the kind that is tested.")
 
     @pytest.fixture
     def head(self) -> Head:
-        """The head after some training, in eval mode."""
+        """Return the head after some training, in eval mode."""
         torch.manual_seed(0)
         head = self.make()
         lived(head)
@@ -105,7 +105,7 @@ class HeadContract:
 
     @pytest.fixture
     def latents(self) -> Tensor:
-        """A batch of latents (9, C, P)."""
+        """Return a batch of latents (9, C, P)."""
         return torch.randn(9, *self.shape, generator=torch.Generator().manual_seed(3))
 
     def test_it_is_known_by_its_kind(self, head: Head) -> None:

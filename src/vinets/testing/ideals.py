@@ -1,4 +1,4 @@
-"""What every estimator of a vanishing ideal promises.
+"""The promises of every estimator of a vanishing ideal, as tests for pytest to inherit.
 
 Examples
 --------
@@ -58,7 +58,7 @@ class IdealContract(ABC):
 
     @abstractmethod
     def make(self, psi: float, max_degree: int | None) -> VanishingIdeal:
-        """The estimator, not fitted."""
+        """Make the estimator, not fitted."""
 
     def test_torch_and_numpy_agree(self) -> None:
         X, model = circle(50), self.make(0.01, 5)

@@ -1,4 +1,4 @@
-"""What every oracle promises, on every kind of problem, against an independent solver.
+"""The promises of every oracle, on every kind of problem, against an independent solver.
 
 Examples
 --------
@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from vinets.oracles import LeastSquaresBatch, Solution, Solver, Status, solve, solve_exact
-from vinets.oracles.l1_ball import project
+from vinets.oracles.problem import project_to_ball
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ def random_instance(
     random_prefix: bool = False,
     dtype: torch.dtype = torch.float64,
 ) -> Instance:
-    """Problems drawn from normal distributions; equal seeds give equal problems.
+    """Draw problems from normal distributions; equal seeds give equal problems.
 
     ``rows``, ``width``, ``points`` and ``classes`` are the sizes N, o, m and K, and ``rank`` that
     of the matrices (as large as it can be if None). ``random_prefix`` draws the prefixes, of which
@@ -111,7 +111,7 @@ CASES: dict[str, dict[str, Any]] = {
 
 @cache  # the optimum of an instance is computed once for all oracles
 def case(name: str) -> Instance:
-    """The batch of problems that ``name`` stands for in :data:`CASES`."""
+    """Make the batch of problems that ``name`` stands for in :data:`CASES`."""
     return random_instance(list(CASES).index(name), **CASES[name])
 
 
@@ -237,7 +237,7 @@ class SolverContract(OracleContract):
 
     @abstractmethod
     def make(self) -> Solver[Any]:
-        """The solver to test."""
+        """Make the solver to test."""
 
     def run(self, problem: LeastSquaresBatch, **options: Any) -> Solution:
         """Solve by the common loop."""
@@ -245,7 +245,7 @@ class SolverContract(OracleContract):
 
     def _start(self, p: LeastSquaresBatch) -> Tensor:
         g = torch.Generator().manual_seed(0)
-        return project(torch.randn(p.linear.shape, generator=g).double(), p.radius, p.mask)
+        return project_to_ball(torch.randn(p.linear.shape, generator=g).double(), p.radius, p.mask)
 
     @pytest.mark.parametrize("name", CASES)
     def test_a_state_holds_a_point_of_the_ball(self, name: str) -> None:

@@ -1,4 +1,4 @@
-"""What every source of examples and labels promises.
+"""The promises of every source of examples and labels, as tests for pytest to inherit.
 
 Examples
 --------
@@ -25,7 +25,7 @@ from torch import Tensor
 from vinets.core.device import Inputs, each
 from vinets.data import Source, split_source
 
-# to the last bit, name by name where inputs have names
+# equal to the last bit, name by name if inputs have names
 assert_same = partial(torch.testing.assert_close, rtol=0, atol=0)
 
 
@@ -34,11 +34,11 @@ class SourceContract(ABC):
 
     @abstractmethod
     def make(self) -> Source:
-        """A new source."""
+        """Make a new source."""
 
     @abstractmethod
     def expected(self) -> tuple[Inputs, Tensor]:
-        """All inputs, as batches hold them when nothing is augmented, and all labels."""
+        """Return all inputs, as batches hold them when nothing is augmented, and all labels."""
 
     def test_it_is_a_source(self) -> None:
         source, (_, labels) = self.make(), self.expected()
@@ -120,7 +120,7 @@ class SourceContract(ABC):
 
 
 def _joined(batches: list[Any]) -> tuple[Inputs, Tensor]:
-    """Inputs and labels of all batches, one after the other."""
+    """Join the inputs and labels of all batches."""
     inputs, labels = zip(*batches, strict=True)
     if isinstance(inputs[0], Tensor):
         return torch.cat(inputs), torch.cat(labels)

@@ -2,34 +2,24 @@
 
 from vinets.theory.advisor import Advice, Region, Split, advise, split_at
 from vinets.theory.bounds import PolynomialBounds, kappa, polynomial_bounds
-from vinets.theory.complexity import Complexity, LayerNorms
-from vinets.theory.generalisation import (
-    GeneralisationBound,
-    MarginDistribution,
-    collect_margins,
-    compare,
-)
-from vinets.theory.inex import InExEncoding, cancellation, encode
-from vinets.theory.networks import CutComplexity, cut_complexity, spectral_complexity
-from vinets.theory.studies import Corollary, Study, study
+from vinets.theory.complexity import CutComplexity, cut_complexity, spectral_complexity
+from vinets.theory.inex import InExEncoding, encode
+from vinets.theory.norms import Complexity, LayerNorms
+from vinets.theory.study import Corollary, MarginBound, Study, study
 
 __all__ = [
     "Advice",
     "Complexity",
     "Corollary",
     "CutComplexity",
-    "GeneralisationBound",
     "InExEncoding",
     "LayerNorms",
-    "MarginDistribution",
+    "MarginBound",
     "PolynomialBounds",
     "Region",
     "Split",
     "Study",
     "advise",
-    "cancellation",
-    "collect_margins",
-    "compare",
     "cut_complexity",
     "encode",
     "kappa",

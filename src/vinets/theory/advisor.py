@@ -1,4 +1,4 @@
-r"""Which heads behind a cut have no larger spectral complexity than what they replace, for certain.
+r"""Advice on heads that are certified to be no more complex than the layers that they replace.
 
 With :math:`N` polynomials over :math:`S` monomials of degree at most :math:`d`, coefficient rows of
 :math:`\ell_1` norm at most :math:`\tau`, and a final layer with :math:`\|W_F\|_2 \le \lambda_1`
@@ -25,25 +25,24 @@ trained VI-Net give kappa itself, by :func:`vinets.theory.bounds.kappa`.
 from __future__ import annotations
 
 import math
-import textwrap
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field
 from itertools import product, takewhile
 from numbers import Integral, Real
 from typing import Any
 
 from vinets.core.checks import bounded_float, one_of, parameter_error
 from vinets.core.options import check_value, flat, whole
+from vinets.core.plain import as_plain
 from vinets.core.settings import AdviceOptions
 from vinets.theory.bounds import PolynomialSize
-from vinets.theory.complexity import Complexity, LayerNorms
 from vinets.theory.inex import MAX_DEGREE
+from vinets.theory.norms import Complexity, LayerNorms
 
-CONSTANTS = ("proved", "stated")
 DEGREES = (1, 2, 3, 4, 5)
-PER_CLASS = (1, 4, 16, 32, 64, 128, 256)
+POLYNOMIALS_PER_CLASS = (1, 4, 16, 32, 64, 128, 256)
 MONOMIALS = (16, 32, 64, 128, 256, 512, 1024, 2048, 8192)
-FEWEST_MONOMIALS = 16  # the recommendation goes no lower
+MIN_MONOMIALS = 16  # the recommendation goes no lower
 
 
 @dataclass(frozen=True)
@@ -90,7 +89,7 @@ def split_at(uncut: Complexity, truncated: Complexity, before: Iterable[LayerNor
     ``before``, and their counterparts to ``removed``, so that :func:`vinets.theory.bounds.kappa`
     stays the exact quotient of the complexities.
 
-    Both come from :func:`~vinets.theory.networks.spectral_complexity` with the same settings;
+    Both come from :func:`~vinets.theory.complexity.spectral_complexity` with the same settings;
     ``before`` are layers between the cut and the polynomials, such as a projection.
 
     Examples
@@ -131,17 +130,17 @@ class Region:
         _positive("Region", "lambda_1", self.lambda_1)
         remedy = "No matrix has a smaller ratio of these norms."
         bounded_float("Region", "lambda_2", self.lambda_2, 1, math.inf, remedy=remedy)
-        one_of("Region", "constant", self.constant, CONSTANTS)
+        one_of("Region", "constant", self.constant, ("proved", "stated"))
 
     def log10_kappa(self, degree: int, polynomials: int, monomials: int, tau: float) -> float:
-        r"""Decimal logarithm of the bound on :math:`\kappa`; products alone might overflow."""
+        r"""Return the decimal logarithm of the bound on :math:`\kappa`."""
         _positive("Region", "tau", tau)
         return math.log10(tau) - self.log10_tau_max(degree, polynomials, monomials)
 
     def log10_tau_max(self, degree: int, polynomials: int, monomials: int) -> float:
-        """Decimal logarithm of the largest tau with which a head of this size is certified."""
+        """Return the decimal logarithm of the largest tau that certifies a head of this size."""
         split, size = self.split, PolynomialSize(degree, monomials, polynomials, tau=1.0)
-        product = size.product(1.0, self.constant)  # lambda_1 apart, for it may be huge or tiny
+        product = size.product(1.0, self.constant)  # lambda_1 apart, because it may be huge or tiny
         head = math.log10(degree * product) + math.log10(self.lambda_1)
         uncut = Complexity((*split.kept, *split.removed)).total
         front = Complexity((*split.kept, *split.before)).total
@@ -162,41 +161,35 @@ class AdviceRow:
     degree: int
     polynomials: int
     monomials: int
-    log10_tau_max: float  # of the largest tau that is certified
+    log10_tau_max: float  # largest tau that is certified
     log10_kappa: float
+    fits: bool = field(init=False)  # certified to be no more complex than the uncut network
 
-    @property
-    def fits(self) -> bool:
-        """Whether the complexity is certified to be at most that of the uncut."""
-        return self.log10_kappa <= 0
-
-    @property
-    def size(self) -> tuple[int, int]:
-        """Polynomials and monomials."""
-        return self.polynomials, self.monomials
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "fits", self.log10_kappa <= 0)
 
 
 @dataclass(frozen=True)
 class Advice:
-    """What :func:`advise` found: the grid, and the sizes that its rule looks at."""
+    """The grid that :func:`advise` laid out, and the sizes that its rule looks at."""
 
     region: Region
     tau: float  # that of log10_kappa and fits in the rows
     rows: tuple[AdviceRow, ...]  # the grid
-    path: tuple[AdviceRow, ...]  # the wanted size and its halvings
+    path: tuple[AdviceRow, ...]  # the wanted size and its halvings, degrees rising within a size
 
     @property
     def setting(self) -> AdviceRow | None:
         """The recommendation: the first size of the path that fits, at its largest degree."""
         fitting = [row for row in self.path if row.fits]
-        # Degrees rise within a size, so the last row that fits has the largest.
-        return next((r for r in reversed(fitting) if r.size == fitting[0].size), None)
+        sizes = [(row.polynomials, row.monomials) for row in fitting]
+        return fitting[sizes.count(sizes[0]) - 1] if fitting else None
 
     @property
     def sentence(self) -> str:
         """The recommendation, or why there is none."""
         if self.setting is None:
-            last = min(self.path, key=lambda row: (*row.size, row.degree))
+            last = min(self.path, key=lambda row: (row.polynomials, row.monomials, row.degree))
             removed = self.region.split.log10_removed
             return (
                 f"No head is certified at tau = {self.tau:g}, down to {last.polynomials} "
@@ -215,44 +208,23 @@ class Advice:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain values, for JSON."""
-        region, found = self.region, self.setting
-        return {
-            "constant": region.constant,
-            "lambda_1": region.lambda_1,
-            "lambda_2": region.lambda_2,
-            "tau": self.tau,
-            "log10_removed": region.split.log10_removed,
-            "log10_before": region.split.log10_before,
-            "rows": [asdict(row) | {"fits": row.fits} for row in self.rows],
-            "path": [asdict(row) | {"fits": row.fits} for row in self.path],
-            "setting": found and asdict(found) | {"tau": self.tau},
-            "sentence": self.sentence,
-        }
-
-    def __str__(self) -> str:
-        region = self.region
-        sizes = list(dict.fromkeys(row.size for row in self.path))
-        # At most five sizes, so that the table stays narrow: spread evenly, and the recommended.
-        chosen = {0, len(sizes) // 3, 2 * len(sizes) // 3, len(sizes) - 1}
-        if self.setting is not None:
-            chosen.add(sizes.index(self.setting.size))
-        sizes = [sizes[i] for i in sorted(chosen)]
-        lines = [
-            f"product of the norms removed: 10^{region.split.log10_removed:.2f}",
-            f"largest tau with kappa <= 1 by the {region.constant} bound (* from {self.tau:g} on)",
-            f"(lambda_1 = {region.lambda_1:.4g}, lambda_2 = {region.lambda_2:.4g})",
-            "",
-            "polynomials" + "".join(f"{n:>11} " for n, _ in sizes),
-            "monomials  " + "".join(f"{s:>11} " for _, s in sizes),
-        ]
-        known = {(row.degree, *row.size): row for row in self.path}
-        for degree in sorted({row.degree for row in self.path}):
-            cells = [known[degree, *size] for size in sizes]
-            text = (f"{power_of_ten(c.log10_tau_max):>11}{'*' if c.fits else ' '}" for c in cells)
-            lines.append(f"degree {degree:<4}" + "".join(text))
-        lines = [line.rstrip() for line in lines]
-        return "\n".join([*lines, "", textwrap.fill(self.sentence, 80)])
+        """Return plain values, for JSON."""
+        region, setting = self.region, self.setting
+        facts: dict[str, Any] = as_plain(
+            {
+                "constant": region.constant,
+                "lambda_1": region.lambda_1,
+                "lambda_2": region.lambda_2,
+                "tau": self.tau,
+                "log10_removed": region.split.log10_removed,
+                "log10_before": region.split.log10_before,
+                "rows": self.rows,
+                "path": self.path,
+                "setting": setting and {**vars(setting), "tau": self.tau},
+                "sentence": self.sentence,
+            }
+        )
+        return facts
 
 
 @flat(advising=AdviceOptions)
@@ -298,25 +270,13 @@ def advise(
     Examples
     --------
     >>> removed = (*(LayerNorms(name, 1e3, 1e5) for name in "abc"), LayerNorms("fc", 3.0, 9.0))
-    >>> print(advise(Split((), removed), classes=100))
-    product of the norms removed: 10^9.48
-    largest tau with kappa <= 1 by the proved bound (* from 10 on)
-    (lambda_1 = 3, lambda_2 = 100)
-    <BLANKLINE>
-    polynomials      12800        3200         400         100
-    monomials          512         128          16          16
-    degree 1           498*   1.53e+04*     10^6.3*     10^7.0*
-    degree 2          86.3*   2.62e+03*   3.69e+05*     10^6.2*
-    degree 3          26.3*        787*   1.07e+05*   5.25e+05*
-    degree 4          9.98         291*    3.8e+04*    1.7e+05*
-    degree 5           4.2         118*   1.45e+04*   5.82e+04*
-    <BLANKLINE>
-    Take 12800 polynomials over 512 monomials of degree up to 3: kappa <= 0.38 at
-    tau = 10, and kappa <= 1 up to tau = 26.3.
+    >>> print(advise(Split((), removed), classes=100).sentence)
+    Take 12800 polynomials over 512 monomials of degree up to 3: kappa <= 0.38 at tau = 10, and
+    kappa <= 1 up to tau = 26.3.
     """
     check_value("advise", "classes", whole(), classes)
     if polynomials is None:
-        polynomials = [classes * count for count in PER_CLASS]
+        polynomials = [classes * count for count in POLYNOMIALS_PER_CLASS]
     last, tau = split.removed[-1].spectral, advising.tau
     region = Region(
         split,
@@ -326,9 +286,9 @@ def advise(
     )
     powers = _counts("degrees", degrees, MAX_DEGREE)
     grid = list(product(_counts("polynomials", polynomials), _counts("monomials", monomials)))
-    # The wanted size and its halvings, down to a polynomial a class and a few monomials.
+    # The wanted size and its halvings, down to one polynomial a class and 16 monomials.
     count, terms = advising.per_class, advising.monomials_wanted
-    fewest = min(FEWEST_MONOMIALS, terms)
+    fewest = min(MIN_MONOMIALS, terms)
     path = [(classes * count, terms)]
     while (count, terms) != (1, fewest):
         count, terms = max(1, count // 2), max(fewest, terms // 2)
@@ -337,27 +297,26 @@ def advise(
     def rows(sizes: list[tuple[int, int]]) -> tuple[AdviceRow, ...]:
         return tuple(
             AdviceRow(d, n, s, region.log10_tau_max(d, n, s), region.log10_kappa(d, n, s, tau))
-            for n, s in sizes
-            for d in powers
+            for (n, s), d in product(sizes, powers)
         )
 
     return Advice(region, tau, rows(grid), rows(path))
 
 
 def _counts(name: str, values: Iterable[int], most: float = math.inf) -> list[int]:
-    """Positive integers in ascending order, each once."""
-    found = list(values)
+    """Check that values are positive integers, and list each once in ascending order."""
+    given = list(values)
     accepted = "positive integers" if most == math.inf else f"integers from 1 to {most}"
-    for value in found:
+    for value in given:
         if isinstance(value, bool) or not isinstance(value, Integral) or not 1 <= value <= most:
             raise parameter_error("advise", name, accepted, value)
-    if not found:
-        raise parameter_error("advise", name, f"one or more {accepted}", found)
-    return sorted({int(value) for value in found})
+    if not given:
+        raise parameter_error("advise", name, f"one or more {accepted}", given)
+    return sorted({int(value) for value in given})
 
 
 def power_of_ten(log10: float, rounded: Callable[[float], int] = math.floor) -> str:
-    """10 to this power in three digits, rounded to the safe side.
+    """Write 10 to this power in three digits, rounded to the safe side.
 
     Examples
     --------

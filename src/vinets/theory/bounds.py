@@ -1,4 +1,4 @@
-r"""Norms of the encoded polynomial layer beside the paper's bounds on them.
+r"""Norms of the encoded polynomial layer next to the paper's bounds on them.
 
 With :math:`N` polynomials over :math:`S` monomials of degree at most :math:`d`, coefficient rows of
 :math:`\ell_1` norm at most :math:`\tau`, and the encoding :math:`W_C \circ \sigma \circ W_M` of
@@ -21,8 +21,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, TypeAlias
+from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -33,9 +33,8 @@ from vinets.core.checks import parameter_error
 from vinets.core.options import check_value, whole
 from vinets.heads.block_layer import BlockPolynomialLayer
 from vinets.heads.polynomial_layer import PolynomialLayer
-from vinets.theory.complexity import Complexity, LayerNorms
 from vinets.theory.inex import InExEncoding, encode
-from vinets.theory.norms import largest_of
+from vinets.theory.norms import Complexity, LayerNorms, largest_of
 
 Polynomials: TypeAlias = PolynomialLayer | BlockPolynomialLayer | SharedPolynomials
 
@@ -43,7 +42,7 @@ ROUNDING = 1e-9  # bounds may be attained; norms carry rounding errors
 
 
 def matrix_norms(matrix: Tensor, name: str = "W", *, lipschitz: float = 1.0) -> LayerNorms:
-    """Both norms of a dense matrix, or of a sparse one of few columns; not zero, in float64."""
+    """Compute both norms of a dense matrix, or of a sparse one of few columns, in float64."""
     weight = matrix.detach().double().cpu()
     weight = weight.coalesce() if weight.is_sparse else weight
     entries = weight.values() if weight.is_sparse else weight
@@ -68,7 +67,7 @@ def matrix_norms(matrix: Tensor, name: str = "W", *, lipschitz: float = 1.0) -> 
 def kappa(
     kept: Sequence[LayerNorms], removed: Sequence[LayerNorms], added: Sequence[LayerNorms]
 ) -> float:
-    r"""The factor :math:`\kappa = R_{\tilde\phi} / R_\phi` of the main theorem, from the norms.
+    r"""Compute the factor :math:`\kappa = R_{\tilde\phi} / R_\phi` of the main theorem.
 
     Both networks have the layers ``kept``, the uncut one ``removed`` behind them, and the VI-Net
     ``added``. In the paper these are W_M with Lipschitz constant d, W_C and W_F; see
@@ -146,39 +145,28 @@ class Bound:
     source: str
     actual: float
     bound: float
+    tightness: float = field(init=False)  # 1 where the bound is attained, above 1 where broken
+    holds: bool = field(init=False)  # the value is at most the bound, up to rounding
 
-    @property
-    def tightness(self) -> float:
-        """Value over bound: 1 where the bound is attained, above 1 where it is broken."""
-        return self.actual / self.bound
-
-    @property
-    def holds(self) -> bool:
-        """Whether the value is at most the bound, up to rounding."""
-        return self.tightness <= 1 + ROUNDING
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "tightness", self.actual / self.bound)
+        object.__setattr__(self, "holds", self.tightness <= 1 + ROUNDING)
 
 
 @dataclass(frozen=True)
 class PolynomialBounds:
-    """The norms of an encoded polynomial layer beside their bounds."""
+    """The norms of an encoded polynomial layer next to their bounds."""
 
     size: PolynomialSize
     sums: LayerNorms  # W_M, with Lipschitz constant d
     coefficients: LayerNorms  # W_C
     final: LayerNorms | None = None  # W_F, where it was given
+    bounds: tuple[Bound, ...] = field(init=False)  # two lemmas and, with W_F, the theorem
 
-    @property
-    def layers(self) -> tuple[LayerNorms, ...]:
-        """What :func:`kappa` takes as ``added``: W_M, W_C and, where known, W_F."""
-        known = (self.sums, self.coefficients, self.final)
-        return tuple(layer for layer in known if layer is not None)
-
-    @property
-    def bounds(self) -> tuple[Bound, ...]:
-        """The bounds of the two lemmas and, where W_F is known, of the theorem."""
+    def __post_init__(self) -> None:
         size, sums, coefficients = self.size, self.sums, self.coefficients
         wm, wc = "lemma on W_M", "lemma on W_C"
-        found = [
+        bounds = [
             Bound("||W_M||_2", wm, sums.spectral, size.sums_spectral),
             Bound("||W_M^T||_2,1 / ||W_M||_2", wm, sums.ratio, size.sums_ratio),
             Bound("||W_C||_2", wc, coefficients.spectral, size.coefficients_spectral),
@@ -189,36 +177,25 @@ class PolynomialBounds:
             for constant in ("proved", "stated"):
                 bound = size.product(self.final.spectral, constant)
                 source = f"theorem, as {constant}"
-                found.append(Bound("product of ||W||_2", source, product, bound))
-            shares, bound = Complexity(self.layers).total, size.sum_of_ratios(self.final.ratio)
-            found.append(Bound("sum of ratios^(2/3)", "theorem", shares, bound))
-        return tuple(found)
+                bounds.append(Bound("product of ||W||_2", source, product, bound))
+            total, bound = Complexity(self.layers).total, size.sum_of_ratios(self.final.ratio)
+            bounds.append(Bound("sum of ratios^(2/3)", "theorem", total, bound))
+        object.__setattr__(self, "bounds", tuple(bounds))
+
+    @property
+    def layers(self) -> tuple[LayerNorms, ...]:
+        """What :func:`kappa` takes as ``added``: W_M, W_C and, where known, W_F."""
+        known = (self.sums, self.coefficients, self.final)
+        return tuple(layer for layer in known if layer is not None)
 
     @property
     def holds(self) -> bool:
         """Whether every bound holds."""
         return all(bound.holds for bound in self.bounds)
 
-    def to_dict(self) -> dict[str, Any]:
-        """As plain values, for JSON."""
-        rows = [asdict(b) | {"tightness": b.tightness, "holds": b.holds} for b in self.bounds]
-        return asdict(self) | {"bounds": rows, "holds": self.holds}
-
-    def __str__(self) -> str:
-        size = self.size
-        lines = [
-            f"degree {size.degree}, {size.monomials} monomials, {size.polynomials} polynomials, "
-            f"tau {size.tau:.4g}",
-            f"{'quantity':<26} {'actual':>11} {'bound':>11} {'ratio':>9}  source",
-        ]
-        for b in self.bounds:
-            numbers = f"{b.actual:>11.4g} {b.bound:>11.4g} {b.tightness:>9.2g}"
-            lines.append(f"{b.quantity:<26} {numbers}  {b.source}")
-        return "\n".join(lines)
-
 
 def encode_polynomials(polynomials: Polynomials | InExEncoding) -> InExEncoding:
-    """The encoding of a polynomial layer, folded first, or of generators."""
+    """Encode a polynomial layer, folded first, or generators."""
     if isinstance(polynomials, InExEncoding):
         return polynomials
     if isinstance(polynomials, SharedPolynomials):
@@ -234,7 +211,7 @@ def encode_polynomials(polynomials: Polynomials | InExEncoding) -> InExEncoding:
 def polynomial_bounds(
     polynomials: Polynomials | InExEncoding, final: Tensor | None = None
 ) -> PolynomialBounds:
-    """Compute the norms of an encoded polynomial layer and set the bounds beside them.
+    """Compute the norms of an encoded polynomial layer and set the bounds next to them.
 
     Parameters
     ----------
@@ -249,13 +226,8 @@ def polynomial_bounds(
     >>> import torch
     >>> from vinets.algebra.terms import TermSet
     >>> encoded = encode(TermSet.from_exponents([[1, 0], [1, 1]]), torch.tensor([[3.0, -4.0]]))
-    >>> print(polynomial_bounds(encoded))
-    degree 2, 2 monomials, 1 polynomials, tau 7
-    quantity                        actual       bound     ratio  source
-    ||W_M||_2                        1.902       5.657      0.34  lemma on W_M
-    ||W_M^T||_2,1 / ||W_M||_2        2.321           8      0.29  lemma on W_M
-    ||W_C||_2                            5           7      0.71  lemma on W_C
-    ||W_C^T||_2,1 / ||W_C||_2            1       1.414      0.71  lemma on W_C
+    >>> [(round(b.actual, 3), round(b.bound, 3)) for b in polynomial_bounds(encoded).bounds]
+    [(1.902, 5.657), (2.321, 8.0), (5.0, 7.0), (1.0, 1.414)]
     """
     encoded = encode_polynomials(polynomials)
     matrix = encoded.coefficients

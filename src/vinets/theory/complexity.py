@@ -1,135 +1,58 @@
-r"""Spectral complexity of a network, layer by layer.
+r"""Spectral complexity of whole networks: plain ones, and a backbone with a head behind a cut.
 
-.. math::
+The layers of a plain network are read by :mod:`vinets.theory.layers`, which states the rule for
+residual blocks.
 
-    R = \Bigl(\prod_i \rho_i \|W_i\|_2\Bigr)
-        \Bigl(\sum_i \bigl(\|W_i^T\|_{2,1} / \|W_i\|_2\bigr)^{2/3}\Bigr)^{3/2}
+A head says itself which linear maps it consists of; see :mod:`vinets.heads.maps`. Polynomials
+between them are :math:`W_M` with the InEx activation and :math:`W_C` with the absolute value. The
+paper counts these and :math:`W_F` only; rescaling and projection are there as well, so they count.
 
-for layers :math:`\sigma_i \circ W_i` with :math:`\rho_i`-Lipschitz :math:`\sigma_i`. The layers of
-a network are read by :mod:`vinets.theory.layers`, which states the rule for residual blocks.
+Where a matrix acts at all :math:`P` positions, :math:`I_P \otimes W`, the spectral norm is that of
+:math:`W`, the (2,1) norm :math:`P` times that of :math:`W`. Means over positions divide both by
+:math:`\sqrt{P}`. The weighted sum over the positions of a local head belongs to :math:`W_F`.
+
+A linear path beside the others is a shortcut around them and follows the rule ``stacked`` of
+:mod:`vinets.theory.layers`: the logits of the path are computed in the first layer and carried
+beside the others.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
-from vinets.core.plain import as_plain
-from vinets.theory.layers import RESIDUAL_RULE, Layer
-from vinets.theory.norms import kernel_bound, linear_map, row_norms, spectral_norm, stacked_norm
+import torch
+from torch import Tensor, nn
 
-
-@dataclass(frozen=True)
-class LayerNorms:
-    """What the definition needs of one layer."""
-
-    name: str
-    spectral: float  # norm of W
-    two_one: float  # (2,1) norm of its transpose
-    lipschitz: float = 1.0  # of the activation and what else follows W
-    kernel_bound: float | None = None  # on the spectral norm, from the reshaped kernel
-    upper: float | None = None  # bound on the spectral norm, but for a probability of 1e-6
-    converged: bool = True
-    role: str = "plain"  # place in a residual block: plain, fork, carry or join
-
-    @property
-    def ratio(self) -> float:
-        """(2,1) norm over spectral norm; 0 for a layer of zeros, for R is 0 then."""
-        return self.two_one / self.spectral if self.spectral > 0 else 0.0
-
-    @property
-    def term(self) -> float:
-        """The layer's term in the sum."""
-        return float(self.ratio ** (2 / 3))
-
-
-@dataclass(frozen=True)
-class Complexity:
-    """Spectral complexity R and the layers that make it up.
-
-    Examples
-    --------
-    >>> Complexity((LayerNorms("a", 2.0, 2.0), LayerNorms("b", 3.0, 3.0))).R
-    16.970562748477143
-    """
-
-    layers: tuple[LayerNorms, ...]
-
-    @property
-    def product(self) -> float:
-        """Product of Lipschitz constants and spectral norms."""
-        return math.prod(layer.lipschitz * layer.spectral for layer in self.layers)
-
-    @property
-    def log10_product(self) -> float:
-        """Decimal logarithm of the product, finite where that overflows."""
-        # fsum, so that the order of the layers does not show in the last digits.
-        factors = [layer.lipschitz * layer.spectral for layer in self.layers]
-        return math.fsum(map(math.log10, factors)) if all(f > 0 for f in factors) else -math.inf
-
-    @property
-    def total(self) -> float:
-        """The sum, before it is raised to the power 3/2."""
-        return math.fsum(layer.term for layer in self.layers)
-
-    @property
-    def log10_R(self) -> float:
-        """Decimal logarithm of R, finite where R itself overflows."""
-        total = self.total
-        return self.log10_product + 1.5 * math.log10(total) if total > 0 else -math.inf
-
-    @property
-    def R(self) -> float:
-        """The spectral complexity, or infinity where it does not fit a float."""
-        log = self.log10_R
-        # Far inside of the range of floats, as the product alone may be larger or smaller than R.
-        if abs(log) > 300:  # minus infinity where a layer is zero
-            return math.inf if log > 0 else 0.0
-        return self.product * float(self.total**1.5)
-
-    @property
-    def shares(self) -> tuple[float, ...]:
-        """Each layer's share of the sum; the shares add up to 1."""
-        total = self.total
-        return tuple(layer.term / total if total > 0 else 0.0 for layer in self.layers)
-
-    @property
-    def converged(self) -> bool:
-        """Whether every spectral norm reached its tolerance."""
-        return all(layer.converged for layer in self.layers)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain numbers and names, for JSON."""
-        shares = zip(self.layers, self.shares, strict=True)
-        rows = [asdict(layer) | {"share": share} for layer, share in shares]
-        found = {"R": self.R, "log10_R": self.log10_R, "residual_rule": RESIDUAL_RULE}
-        plain: dict[str, Any] = as_plain(found | {"layers": rows})
-        return plain
-
-    def __str__(self) -> str:
-        width = max([5, *(len(layer.name) for layer in self.layers)])
-        head = f"{'layer':<{width}} {'role':<5} {'‖W‖₂':>10} {'kernel':>10} {'excess':>7}"
-        lines = [f"{head} {'‖Wᵀ‖₂,₁':>11} {'ρ':>6} {'share':>7}"]
-        for layer, share in zip(self.layers, self.shares, strict=True):
-            bound, excess = "-", "-"
-            if layer.kernel_bound is not None:
-                bound = f"{layer.kernel_bound:.4g}"
-                excess = f"{layer.kernel_bound / layer.spectral:.2f}x" if layer.spectral else "-"
-            mark = "" if layer.converged else "  not converged"
-            lines.append(
-                f"{layer.name:<{width}} {layer.role:<5} {layer.spectral:>10.4g} {bound:>10} "
-                f"{excess:>7} {layer.two_one:>11.4g} {layer.lipschitz:>6.3g} {share:>7.1%}{mark}"
-            )
-        return "\n".join([*lines, f"R = 10^{self.log10_R:.3f}"])
+from vinets.core.device import call, device_of, evaluating
+from vinets.heads import Head, LinearMap
+from vinets.latent.reader import first_tensor
+from vinets.models.facts import example_inputs
+from vinets.networks.network import CutNetwork
+from vinets.theory.bounds import (
+    PolynomialBounds,
+    encode_polynomials,
+    matrix_norms,
+    polynomial_bounds,
+)
+from vinets.theory.layers import Layer, average_pool_constant, read_layers
+from vinets.theory.norms import (
+    Complexity,
+    LayerNorms,
+    kernel_bound,
+    linear_map,
+    row_norms,
+    spectral_norm,
+    stacked_norm,
+)
 
 
 def layer_norms(layer: Layer, tolerance: float = 1e-4, seed: int = 0) -> LayerNorms:
-    """Both norms of a layer, with the shortcut that a fork, a carry or a join holds beside it."""
+    """Compute both norms of a layer, with the shortcut beside a fork, a carry or a join."""
     operator, shape, role = layer.operator, layer.input_shape, layer.role
     rows, cheap = row_norms(operator, shape), kernel_bound(operator)
     two_one = float(rows.sum())
-    if layer.shortcut is not None:  # of a fork, one above the other
+    if layer.shortcut is not None:  # a fork has its operator and the shortcut one above the other
         maps = [linear_map(part, shape) for part in (operator, layer.shortcut)]
         found = stacked_norm(maps, shape, tolerance, seed, operator.weight.device)
         two_one += float(row_norms(layer.shortcut, shape).sum())
@@ -150,3 +73,159 @@ def layer_norms(layer: Layer, tolerance: float = 1e-4, seed: int = 0) -> LayerNo
     return LayerNorms(
         layer.name, value, two_one, layer.lipschitz, cheap, upper, found.converged, role
     )
+
+
+@dataclass(frozen=True)
+class HeadNorms:
+    r"""The layers of a head, from the latents to the logits.
+
+    ``variables_bound`` bounds the absolute values of the polynomials' variables, whatever the
+    input. The theorem assumes 1. Above, the InEx activation has the Lipschitz constant
+    :math:`d\,B^{d-1}` instead of :math:`d`; see :meth:`guaranteed`.
+    """
+
+    layers: tuple[LayerNorms, ...]
+    sizes: tuple[int, ...]  # how many numbers enter the head, and how many every layer returns
+    bounds: PolynomialBounds | None = None  # at one position, for a head of polynomials
+    variables_bound: float = 1.0
+
+    def guaranteed(self) -> tuple[LayerNorms, ...]:
+        """Return the layers with Lipschitz constants that hold for variables beyond 1, too."""
+        if self.bounds is None or self.variables_bound <= 1:
+            return self.layers
+        growth = self.variables_bound ** (self.bounds.size.degree - 1)
+        return tuple(
+            replace(layer, lipschitz=layer.lipschitz * growth) if layer.name == "W_M" else layer
+            for layer in self.layers
+        )
+
+
+@torch.no_grad()
+def head_norms(head: Head, shape: tuple[int, int]) -> HeadNorms:
+    """Compute the norms of every layer of ``head`` on latents of C channels at P positions.
+
+    The head is not changed. A copy is folded first, so that batch normalisation counts in the
+    matrices around it.
+    """
+    maps = head.folded().double().cpu().maps(shape)
+    layers = [_norms(each) for each in maps.before]
+    sizes = [shape[0] * shape[1], *(len(each.matrix) * each.copies for each in maps.before)]
+    bounds, reach = None, 1.0
+    if maps.polynomials is not None:
+        positions, reach = maps.polynomials.positions, maps.polynomials.reach
+        encoded = encode_polynomials(maps.polynomials.layer)
+        bounds = polynomial_bounds(encoded, maps.polynomials.weight)
+        for layer in (bounds.sums, bounds.coefficients):
+            layers.append(replace(layer, two_one=layer.two_one * positions))
+        sizes += [positions * encoded.sums.shape[0], positions * len(encoded.coefficients)]
+    layers.append(_norms(maps.final))
+    sizes.append(len(maps.final.matrix))
+    if maps.path is not None:
+        layers = _around(layers, maps.before[0], maps.final, maps.path)
+    return HeadNorms(tuple(layers), tuple(sizes), bounds, reach)
+
+
+def _norms(linear: LinearMap) -> LayerNorms:
+    """Compute the norms of a linear map at all of its positions."""
+    if linear.matrix.ndim == 1:  # a diagonal
+        size = linear.matrix.abs()
+        norms = LayerNorms(linear.name, float(size.max()), float(size.sum()))
+    else:
+        norms = matrix_norms(linear.matrix, linear.name)
+    shrink = 1 / math.sqrt(linear.averaged)
+    spectral, two_one = norms.spectral * shrink, norms.two_one * shrink
+    two_one *= linear.copies
+    return replace(norms, spectral=spectral, two_one=two_one, lipschitz=linear.lipschitz)
+
+
+def _around(
+    layers: list[LayerNorms], first: LinearMap, final: LinearMap, path: Tensor
+) -> list[LayerNorms]:
+    """Put a path (K, C P) beside the layers: a fork, carries and a join."""
+    matrix = first.matrix
+    diagonal = matrix.ndim == 1
+    rows = matrix.abs() if diagonal else matrix.norm(dim=1)
+    # Both see the latents, so that the norm is that of one matrix above the other.
+    top = (lambda z: matrix * z) if diagonal else (lambda z: matrix @ z)
+    # To nine digits, because heads are small and their other norms are exact.
+    found = stacked_norm([top, lambda z: path @ z], (matrix.shape[-1],), 1e-9)
+    two_one = float(rows.sum() + path.norm(dim=1).sum())
+    fork = LayerNorms(
+        first.name, found.value, two_one, upper=found.upper, converged=found.converged, role="fork"
+    )
+    stacked = [fork]
+    for layer in layers[1:-1]:
+        spectral, two_one = max(1.0, layer.spectral), layer.two_one + len(path)
+        stacked.append(replace(layer, spectral=spectral, two_one=two_one, role="carry"))
+    spectral = math.hypot(layers[-1].spectral, 1)
+    two_one = float((final.matrix.square().sum(1) + 1).sqrt().sum())
+    return [*stacked, replace(layers[-1], spectral=spectral, two_one=two_one, role="join")]
+
+
+@dataclass(frozen=True)
+class CutComplexity:
+    """Norms of a backbone, the truncated network alone, and of the head behind its cut."""
+
+    backbone: Complexity
+    head: HeadNorms
+
+    @property
+    def whole(self) -> Complexity:
+        """Backbone and head, with the Lipschitz constants of the theorem."""
+        return Complexity((*self.backbone.layers, *self.head.layers))
+
+    @property
+    def guaranteed(self) -> Complexity:
+        """The same, also where variables of the polynomials may leave [-1, 1]."""
+        return Complexity((*self.backbone.layers, *self.head.guaranteed()))
+
+
+def spectral_complexity(
+    network: nn.Module, example: Tensor | None = None, *, tolerance: float = 1e-4, seed: int = 0
+) -> Complexity:
+    """Compute the spectral complexity of ``network`` at the size of ``example``.
+
+    Parameters
+    ----------
+    network : Module
+        Linear and convolutional layers, batch normalisation, Lipschitz activations, pooling and
+        residual blocks; or a :class:`vinets.CutNetwork` with such a backbone, a VI-Net for one.
+        It is not changed, and counts in eval mode.
+    example : Tensor or None, default=None
+        A batch of inputs; one is enough. A :class:`vinets.CutNetwork` knows its own.
+    tolerance, seed
+        Relative residual at which the spectral norms stop, and the seed of their random start.
+
+    Examples
+    --------
+    >>> net = nn.Sequential(nn.Linear(2, 2, bias=False), nn.ReLU())
+    >>> _ = nn.init.eye_(net[0].weight)
+    >>> round(spectral_complexity(net, torch.zeros(1, 2)).R, 6)
+    2.0
+    """
+    if isinstance(network, CutNetwork):
+        return cut_complexity(network, example, tolerance=tolerance, seed=seed).whole
+    if example is None:
+        raise ValueError("spectral_complexity needs an example of the inputs of this network.")
+    layers = read_layers(network, example)
+    return Complexity(tuple(layer_norms(layer, tolerance, seed) for layer in layers))
+
+
+def cut_complexity(
+    network: CutNetwork, example: Tensor | None = None, *, tolerance: float = 1e-4, seed: int = 0
+) -> CutComplexity:
+    """Compute the norms of a VI-Net or a baseline, those of backbone and head apart."""
+    if example is None:
+        known = example_inputs(network.record.inputs, device=device_of(network))
+        if not isinstance(known, Tensor):
+            raise ValueError("spectral complexity needs a network with one tensor as its input.")
+        example = known
+    alone = spectral_complexity(network.backbone, example, tolerance=tolerance, seed=seed)
+    with evaluating(network.backbone):
+        output = first_tensor(call(network.backbone, example[:1]))
+    # The reader may pool: its constant belongs to what follows the last layer of the backbone.
+    *norms, last = alone.layers
+    constant = average_pool_constant(network.reader, tuple(output.shape[1:]))
+    backbone = Complexity((*norms, replace(last, lipschitz=last.lipschitz * constant)))
+    channels, positions = network.reader(output).shape[1:]
+    return CutComplexity(backbone, head_norms(network.head, (channels, positions)))

@@ -8,7 +8,7 @@ inclusion and exclusion:
 
 The partial sums are the rows of :math:`W_M`, the signed powers are the activation
 :math:`\alpha^d`. The encoding serves proofs, not speed: it has :math:`2^d - 1` rows a term, and
-the sum cancels badly as :math:`d` grows; :func:`cancellation` measures it.
+the sum cancels badly as :math:`d` grows, which ``python -m benchmarks.theory`` measures.
 
 The printed definition sums over :math:`j_{k-1} \le j \le j_k`, so that neighbouring sizes share an
 index. Here every non-empty subset counts once, with the sign of its size.
@@ -17,9 +17,7 @@ index. Here every non-empty subset counts once, with the sign of its size.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from itertools import combinations
 
 import numpy as np
@@ -30,12 +28,12 @@ from torch import Tensor
 from vinets.algebra.terms import TermSet
 from vinets.core.checks import parameter_error, point_shape
 
-MAX_ENTRIES = 2**27  # of W_M before merging, about 3 GiB of indices and values
+MAX_ENTRIES = 2**27  # W_M before merging takes about 3 GiB of indices and values then
 MAX_DEGREE = 20
 
 
 def subsets(degree: int) -> NDArray[np.bool_]:
-    """The non-empty subsets of ``degree`` elements, smallest first: (2^d - 1, d) masks."""
+    """List the non-empty subsets of ``degree`` elements, smallest first: (2^d - 1, d) masks."""
     masks = np.zeros((2**degree - 1, degree), dtype=np.bool_)
     members = (c for size in range(1, degree + 1) for c in combinations(range(degree), size))
     for mask, chosen in zip(masks, members, strict=True):
@@ -44,13 +42,13 @@ def subsets(degree: int) -> NDArray[np.bool_]:
 
 
 def inex_signs(degree: int) -> NDArray[np.int64]:
-    """The sign (-1)^(d - |I|) of every subset, in the order of :func:`subsets`."""
+    """List the sign (-1)^(d - |I|) of every subset, in the order of :func:`subsets`."""
     sizes = np.arange(1, degree + 1)
     return np.repeat((-1) ** (degree - sizes), [math.comb(degree, size) for size in sizes])
 
 
 def inex(sums: Tensor, degree: int) -> Tensor:
-    r"""The InEx activation :math:`\alpha^d` of the last dimension: (..., 2^d - 1) to (...).
+    r"""Apply the InEx activation :math:`\alpha^d` to the last dimension: (..., 2^d - 1) to (...).
 
     The partial sums are in the order of :func:`subsets`, for a degree from 1 to 20. With inputs of
     the product in [-1, 1] it is d-Lipschitz on the partial sums that can occur, the image of W_M.
@@ -63,7 +61,10 @@ def inex(sums: Tensor, degree: int) -> Tensor:
     >>> inex(torch.tensor([x, y, x + y]), 2)
     tensor(15.)
     """
-    _check_degree("inex", degree)
+    if not 1 <= degree <= MAX_DEGREE:
+        remedy = "The encoding needs 2^d rows a term."
+        accepted = f"an integer from 1 to {MAX_DEGREE}"
+        raise parameter_error("inex", "degree", accepted, degree, remedy)
     if sums.shape[-1:] != (2**degree - 1,):
         accepted = f"a tensor of shape (..., {2**degree - 1}) at degree {degree}"
         raise parameter_error("inex", "sums", accepted, tuple(sums.shape))
@@ -73,7 +74,7 @@ def inex(sums: Tensor, degree: int) -> Tensor:
 
 
 def sums_matrix(terms: TermSet) -> Tensor:
-    """The matrix W_M: one row for each term and each non-empty subset of its variables.
+    """Build the matrix W_M: one row for each term and each non-empty subset of its variables.
 
     A power repeats its variable, so that entries are small integers. The rows of a term lie
     together, in the order of :func:`subsets`. The matrix (s, n) is sparse (COO, coalesced,
@@ -127,7 +128,7 @@ class InExEncoding:
         return int(self.terms.degrees.max())
 
     def activate(self, sums: Tensor) -> Tensor:
-        """The stacked activations: (m, s) to the values (m, S) of the terms."""
+        """Apply the stacked activations: (m, s) to the values (m, S) of the terms."""
         values, start = [], 0
         for degree, block in enumerate(self.terms.blocks[1:], 1):
             width = len(block) * (2**degree - 1)
@@ -137,30 +138,11 @@ class InExEncoding:
         return torch.cat(values, dim=1)
 
     def evaluate(self, points: Tensor) -> Tensor:
-        """Values at ``points`` (m, n) as (m, N), in the precision of the points."""
+        """Evaluate at ``points`` (m, n), in their precision; (m, N)."""
         point_shape(tuple(points.shape), self.terms.n_variables)
         sums = torch.sparse.mm(self.sums.to(points), points.mT).mT
         values = self.activate(sums)
         return values @ self.coefficients.to(values).mT + self.constants.to(values)
-
-    def evaluate_exact(self, points: Sequence[Sequence[Fraction]]) -> list[list[Fraction]]:
-        """Values at rational points, by the same matrices, without rounding. Slow: for proof."""
-        if not points:
-            return []
-        x = np.array(points, dtype=object)  # numpy multiplies and adds fractions as they are
-        point_shape(x.shape, self.terms.n_variables)
-        sums = x @ self.sums.to_dense().long().numpy().astype(object).T
-        values, start = [], 0
-        for degree in self.terms.degrees.tolist():
-            signs = inex_signs(degree).astype(object)
-            part = sums[:, start : start + len(signs)]
-            values.append(part**degree @ signs / math.factorial(degree))
-            start += len(signs)
-        # Coefficients are the binary fractions that floats are.
-        exact = np.vectorize(Fraction, otypes=[object])
-        matrix, shifts = exact(self.coefficients.numpy()), exact(self.constants.numpy())
-        results: list[list[Fraction]] = (np.stack(values, 1) @ matrix.T + shifts).tolist()
-        return results
 
 
 def encode(terms: TermSet, coefficients: Tensor, constants: Tensor | None = None) -> InExEncoding:
@@ -188,61 +170,3 @@ def encode(terms: TermSet, coefficients: Tensor, constants: Tensor | None = None
         accepted = "finite, with their constants"
         raise parameter_error("encode", "coefficients", accepted, "nan or inf")
     return InExEncoding(terms, sums_matrix(terms), matrix, shifts)
-
-
-@dataclass(frozen=True)
-class Cancellation:
-    """How much of a product of ``degree`` numbers survives the encoding: relative errors.
-
-    The amplification is the size of what is summed over the size of the sum, at x = (1, ..., 1):
-    the sum over k of binomial(d, k) k^d / d!. It multiplies the rounding errors of the powers.
-    """
-
-    degree: int
-    median: float
-    worst: float
-    amplification: float
-
-
-def cancellation(
-    degrees: Sequence[int], *, points: int = 64, seed: int = 0, dtype: torch.dtype = torch.float64
-) -> tuple[Cancellation, ...]:
-    """Measure the relative error of the encoding of x_1 x_2 ... x_d against ``d``.
-
-    Points are uniform in [-1, 1]^d; the products that the errors refer to are exact. Degrees go
-    from 1 to 20, where time and memory grow as 2^d; ``dtype``, float32 or float64, is the precision
-    that is measured.
-
-    Examples
-    --------
-    >>> low, high = cancellation([2, 10])
-    >>> low.worst < 1e-12 < high.worst
-    True
-    """
-    if points < 1:
-        raise parameter_error("cancellation", "points", "a positive integer", points)
-    if dtype not in (torch.float32, torch.float64):
-        accepted = "torch.float32 or torch.float64"
-        raise parameter_error("cancellation", "dtype", accepted, dtype)
-    found = []
-    for degree in degrees:
-        _check_degree("cancellation", degree)
-        generator = torch.Generator().manual_seed(seed)
-        x = (2 * torch.rand(points, degree, generator=generator, dtype=torch.float64) - 1).to(dtype)
-        masks = torch.from_numpy(subsets(degree)).to(x)
-        errors = []
-        for point in x:  # one at a time: 2^d partial sums each
-            exact = math.prod(map(Fraction, point.tolist()), start=Fraction(1))
-            value = Fraction(float(inex(masks @ point, degree)))
-            errors.append(float(abs(value - exact) / abs(exact)))
-        total = sum(math.comb(degree, k) * k**degree for k in range(1, degree + 1))
-        amplification = total / math.factorial(degree)
-        found.append(Cancellation(degree, float(np.median(errors)), max(errors), amplification))
-    return tuple(found)
-
-
-def _check_degree(owner: str, degree: int) -> None:
-    if not 1 <= degree <= MAX_DEGREE:
-        remedy = "The encoding needs 2^d rows a term."
-        accepted = f"an integer from 1 to {MAX_DEGREE}"
-        raise parameter_error(owner, "degree", accepted, degree, remedy)

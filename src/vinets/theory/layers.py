@@ -42,7 +42,6 @@ from vinets.core.checks import reason_of
 from vinets.latent.cut import TracedNetwork
 from vinets.theory.norms import LinearLayer
 
-RESIDUAL_RULE = "stacked"
 NORMALISATIONS = (nn.BatchNorm1d, nn.BatchNorm2d)
 SUMS = (operator.add, operator.iadd, torch.add)
 
@@ -72,13 +71,13 @@ class Layer:
     operator: LinearLayer  # in float64, with batch normalisation folded in
     input_shape: tuple[int, ...]  # of one example
     output_shape: tuple[int, ...]
-    lipschitz: float = 1.0  # of what follows, up to the next layer
+    lipschitz: float = 1.0  # constant of everything that follows, up to the next layer
     role: Literal["plain", "fork", "carry", "join"] = "plain"
     shortcut: LinearLayer | None = None  # S of a fork; None is the identity
     carried: int = 0  # behind a fork or a carry
 
 
-def layers_of(network: nn.Module, example: Tensor) -> list[Layer]:
+def read_layers(network: nn.Module, example: Tensor) -> list[Layer]:
     """Read ``network`` as a sequence of layers; see the module's text for the rules.
 
     The network is one that :mod:`torch.fx` can trace. It is not changed, and counts in eval mode.
@@ -87,7 +86,7 @@ def layers_of(network: nn.Module, example: Tensor) -> list[Layer]:
     Examples
     --------
     >>> net = nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.AvgPool2d(2))
-    >>> [(l.name, l.output_shape, l.lipschitz) for l in layers_of(net, torch.zeros(1, 1, 8, 8))]
+    >>> [(l.name, l.output_shape, l.lipschitz) for l in read_layers(net, torch.zeros(1, 1, 8, 8))]
     [('0', (4, 6, 6), 0.5)]
     """
     try:
@@ -124,7 +123,7 @@ def layers_of(network: nn.Module, example: Tensor) -> list[Layer]:
 
 
 def _block(total: fx.Node) -> tuple[list[list[fx.Node]], fx.Node]:
-    """Shortcut and branch, which meet in a sum, and the node at which they part."""
+    """Find the shortcut and the branch that meet in a sum, and the node at which they part."""
     # Each term and what it comes from, back to an input or to another sum.
     paths = [[node] for node in total.args[:2] if isinstance(node, fx.Node)]
     for path in paths:
@@ -220,7 +219,7 @@ class _Reader:
         self.bare = None
 
     def _chain(self, nodes: Sequence[fx.Node]) -> list[Layer] | None:
-        """Layers of a path in a block, or None unless it starts and ends in one."""
+        """Read a path in a block; None unless it starts and ends in a layer."""
         reader = _Reader(self.modules)
         for node in nodes:
             reader.read(node)
@@ -240,7 +239,7 @@ def _is_sum(node: fx.Node) -> bool:
 
 
 def _lipschitz_constant(node: fx.Node, module: nn.Module | None) -> float:
-    """Lipschitz constant of a node that is not a linear layer, from its module or function."""
+    """Return the Lipschitz constant of a node that is no linear layer."""
     shape = _shape(_source(node))
     if module is not None:
         name, kind = str(node.target), type(module).__name__
@@ -271,7 +270,7 @@ def _lipschitz_constant(node: fx.Node, module: nn.Module | None) -> float:
 
 
 def average_pool_constant(pool: Callable[[Tensor], Tensor], shape: tuple[int, ...]) -> float:
-    r"""Bound on the norm of a linear map with non-negative entries, by Schur's test.
+    r"""Bound the norm of a linear map with non-negative entries, by Schur's test.
 
     :math:`\|A\|_2 \le \sqrt{\max_i \sum_j A_{ij} \cdot \max_j \sum_i A_{ij}}`, an equality for
     windows of one size that do not overlap: 1/k for k x k windows.
@@ -284,7 +283,7 @@ def average_pool_constant(pool: Callable[[Tensor], Tensor], shape: tuple[int, ..
 
 
 def max_pool_constant(pool: nn.MaxPool2d, shape: tuple[int, ...]) -> float:
-    r"""Square root of the number of windows that an input may lie in.
+    r"""Return the square root of the number of windows that an input may lie in.
 
     A maximum moves by no more than the largest change in its window, so the squared change of all
     outputs is at most the squared change of the inputs, each counted once per window.

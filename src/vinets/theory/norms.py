@@ -1,7 +1,15 @@
-r"""Norms of a layer as the linear operator that it is at a given input size.
+r"""Norms of a layer as the linear operator that it is at a given input size, and R from them.
 
-The spectral complexity of the paper needs two norms of each weight matrix :math:`W`, which has a
-row for every output and a column for every input:
+The spectral complexity of a network with layers :math:`\sigma_i \circ W_i`, where
+:math:`\sigma_i` is :math:`\rho_i`-Lipschitz, is
+
+.. math::
+
+    R = \Bigl(\prod_i \rho_i \|W_i\|_2\Bigr)
+        \Bigl(\sum_i \bigl(\|W_i^T\|_{2,1} / \|W_i\|_2\bigr)^{2/3}\Bigr)^{3/2}.
+
+It needs two norms of each matrix :math:`W`, which has a row for every output and a column for every
+input:
 
 * the spectral norm :math:`\|W\|_2`, its largest singular value;
 * :math:`\|W^T\|_{2,1}`. The paper's :math:`(p, q)`-norm takes the p-norm of every *column*, so the
@@ -15,7 +23,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import torch
@@ -23,6 +31,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from vinets.core.checks import bounded_float, parameter_error
+from vinets.core.plain import as_plain
 
 LinearLayer = nn.Linear | nn.Conv2d
 
@@ -30,6 +39,94 @@ MIN_ITERATIONS = 60  # so that the upper bound lies within a few percent of the 
 MAX_ITERATIONS = 300
 FAILURE = 1e-6  # probability with which an upper bound from Lanczos steps may fail
 EXHAUSTED = 1e-12  # relative size of a new direction that is rounding error only
+
+
+@dataclass(frozen=True)
+class LayerNorms:
+    """The norms of one layer that the definition of spectral complexity needs."""
+
+    name: str
+    spectral: float  # norm of W
+    two_one: float  # (2,1) norm of its transpose
+    lipschitz: float = 1.0  # constant of the activation and all else that follows W
+    kernel_bound: float | None = None  # bound on the spectral norm from the reshaped kernel
+    upper: float | None = None  # bound on the spectral norm, but for a probability of 1e-6
+    converged: bool = True
+    role: str = "plain"  # place in a residual block: plain, fork, carry or join
+
+    @property
+    def ratio(self) -> float:
+        """(2,1) norm over spectral norm; 0 for a layer of zeros, because R is 0 then."""
+        return self.two_one / self.spectral if self.spectral > 0 else 0.0
+
+    @property
+    def term(self) -> float:
+        """The layer's term in the sum."""
+        return float(self.ratio ** (2 / 3))
+
+
+@dataclass(frozen=True)
+class Complexity:
+    """Spectral complexity R and the layers that make it up.
+
+    Examples
+    --------
+    >>> Complexity((LayerNorms("a", 2.0, 2.0), LayerNorms("b", 3.0, 3.0))).R
+    16.970562748477143
+    """
+
+    layers: tuple[LayerNorms, ...]
+
+    @property
+    def product(self) -> float:
+        """Product of Lipschitz constants and spectral norms."""
+        return math.prod(layer.lipschitz * layer.spectral for layer in self.layers)
+
+    @property
+    def log10_product(self) -> float:
+        """Decimal logarithm of the product, finite where that overflows."""
+        # fsum, so that the order of the layers does not show in the last digits.
+        factors = [layer.lipschitz * layer.spectral for layer in self.layers]
+        return math.fsum(map(math.log10, factors)) if all(f > 0 for f in factors) else -math.inf
+
+    @property
+    def total(self) -> float:
+        """The sum, before it is raised to the power 3/2."""
+        return math.fsum(layer.term for layer in self.layers)
+
+    @property
+    def log10_R(self) -> float:
+        """Decimal logarithm of R, finite where R itself overflows."""
+        total = self.total
+        return self.log10_product + 1.5 * math.log10(total) if total > 0 else -math.inf
+
+    @property
+    def R(self) -> float:
+        """The spectral complexity, or infinity where it does not fit a float."""
+        log = self.log10_R
+        # Far inside of the range of floats, as the product alone may be larger or smaller than R.
+        if abs(log) > 300:  # minus infinity where a layer is zero
+            return math.inf if log > 0 else 0.0
+        return self.product * float(self.total**1.5)
+
+    @property
+    def shares(self) -> tuple[float, ...]:
+        """Each layer's share of the sum; the shares add up to 1."""
+        total = self.total
+        return tuple(layer.term / total if total > 0 else 0.0 for layer in self.layers)
+
+    @property
+    def converged(self) -> bool:
+        """Whether every spectral norm reached its tolerance."""
+        return all(layer.converged for layer in self.layers)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain numbers and names, for JSON."""
+        parts = zip(self.layers, self.shares, strict=True)
+        layers = [asdict(layer) | {"share": part} for layer, part in parts]
+        facts = {"R": self.R, "log10_R": self.log10_R, "residual_rule": "stacked", "layers": layers}
+        plain: dict[str, Any] = as_plain(facts)
+        return plain
 
 
 @dataclass(frozen=True)
@@ -45,7 +142,7 @@ class SpectralNorm:
 def spectral_norm(
     layer: LinearLayer, input_shape: tuple[int, ...], tolerance: float = 1e-4, seed: int = 0
 ) -> SpectralNorm:
-    """Largest singular value of a linear or convolutional layer.
+    """Find the largest singular value of a linear or convolutional layer.
 
     Circular convolutions of stride 1 that keep the size of their input are diagonalised by the
     Fourier transform. All else goes through :func:`largest_singular_value`.
@@ -81,12 +178,12 @@ def spectral_norm(
 
 
 def two_one_norm(layer: LinearLayer, input_shape: tuple[int, ...]) -> float:
-    r"""The norm :math:`\|W^T\|_{2,1}`: the sum of :func:`row_norms`, exact up to rounding."""
+    r"""Compute :math:`\|W^T\|_{2,1}`, the sum of :func:`row_norms`, exact up to rounding."""
     return float(row_norms(layer, input_shape).sum())
 
 
 def row_norms(layer: LinearLayer, input_shape: tuple[int, ...]) -> Tensor:
-    """Euclidean norm of every row of the operator, in the shape of the layer's output.
+    """Compute the Euclidean norm of every row of the operator, in the shape of its output.
 
     A row of a zero-padded convolution holds the kernel entries that fall inside the image, so its
     squared norm is the convolution of an image of ones with the squared kernel. With circular
@@ -103,7 +200,7 @@ def row_norms(layer: LinearLayer, input_shape: tuple[int, ...]) -> Tensor:
 
 
 def kernel_bound(layer: LinearLayer) -> float:
-    r"""An upper bound on the spectral norm from the reshaped kernel alone.
+    r"""Bound the spectral norm from above by the reshaped kernel alone.
 
     Let :math:`K` be the kernel as a matrix of output channels by patch entries. An output position
     is :math:`K` times the patch below it, and an input lies in at most :math:`r` patches, hence
@@ -126,7 +223,7 @@ def kernel_bound(layer: LinearLayer) -> float:
 
 
 def linear_map(layer: LinearLayer, input_shape: tuple[int, ...]) -> Callable[[Tensor], Tensor]:
-    """The layer without its bias, in float64, as a map of one example of ``input_shape``."""
+    """Return the layer without its bias, in float64, as a map of one example."""
     if isinstance(layer, nn.Linear):
         accepted, fits = f"(..., {layer.in_features})", input_shape[-1:] == (layer.in_features,)
     elif isinstance(layer, nn.Conv2d):
@@ -144,7 +241,7 @@ def linear_map(layer: LinearLayer, input_shape: tuple[int, ...]) -> Callable[[Te
     weight = _weight(layer)
     if isinstance(layer, nn.Linear):
         return lambda x: F.linear(x, weight)
-    # What the layer does itself, but in float64 and without a bias; circular padding needs a batch.
+    # As the layer does itself, but in float64 without a bias; circular padding needs a batch.
     return lambda x: layer._conv_forward(x[None], weight, None)[0]
 
 
@@ -155,7 +252,7 @@ def largest_singular_value(
     seed: int = 0,
     device: torch.device | str = "cpu",
 ) -> SpectralNorm:
-    r"""Largest singular value of a linear map A, by Lanczos steps on :math:`A^T A`.
+    r"""Find the largest singular value of a linear map A, by Lanczos steps on :math:`A^T A`.
 
     The transpose comes from automatic differentiation, so any linear map of tensors will do. Steps
     end when, after 60 at least, the largest Ritz pair :math:`(\theta, v)` has
@@ -205,12 +302,10 @@ def largest_singular_value(
 def stacked_norm(
     maps: Sequence[Callable[[Tensor], Tensor]], input_shape: tuple[int, ...], *how: Any
 ) -> SpectralNorm:
-    """Spectral norm of linear maps one above the other; as :func:`largest_singular_value`."""
-
-    def every(x: Tensor) -> Tensor:
-        return torch.cat([one(x).flatten() for one in maps])
-
-    return largest_singular_value(every, input_shape, *how)
+    """Find the norm of linear maps one above the other, as :func:`largest_singular_value` does."""
+    return largest_singular_value(
+        lambda x: torch.cat([one(x).flatten() for one in maps]), input_shape, *how
+    )
 
 
 def _weight(layer: LinearLayer) -> Tensor:
@@ -218,7 +313,7 @@ def _weight(layer: LinearLayer) -> Tensor:
 
 
 def _kernel_on_torus(layer: nn.Conv2d, input_shape: tuple[int, ...]) -> Tensor:
-    """The kernel spread over an image that wraps round, (outputs, inputs / groups, H, W)."""
+    """Spread the kernel over an image that wraps round, (outputs, inputs / groups, H, W)."""
     kernel = _weight(layer)
     for axis, size in ((2, input_shape[1]), (3, input_shape[2])):
         taps = torch.arange(kernel.shape[axis], device=kernel.device) * layer.dilation[axis - 2]
@@ -228,7 +323,7 @@ def _kernel_on_torus(layer: nn.Conv2d, input_shape: tuple[int, ...]) -> Tensor:
 
 
 def largest_of(matrices: Tensor) -> float:
-    """Largest spectral norm in a stack of matrices, from Gram matrices of their shorter side."""
+    """Find the largest spectral norm in a stack of matrices, from their smaller Gram matrices."""
     if matrices.shape[-2] > matrices.shape[-1]:
         matrices = matrices.mH
     return math.sqrt(max(0.0, float(torch.linalg.eigvalsh(matrices @ matrices.mH).max())))

@@ -1,25 +1,21 @@
-"""What the theory says about a network and a cut, as a page and as charts.
-
-Functions that begin with ``draw`` need matplotlib, the extra ``plots``, and draw on the axes that
-they are given.
-"""
+"""Show what the theory says about a network and a cut, as a page with its figures."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping
+from functools import partial, reduce
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from vinets.core.checks import parameter_error
-from vinets.core.palette import COLORS, GREY, OURS
+from vinets.core.palette import COLORS
 from vinets.report.formats import number
 from vinets.report.values import (
     Axis,
     Beside,
+    Block,
     Code,
     Column,
     Drawing,
@@ -34,10 +30,9 @@ from vinets.report.values import (
     facts_table,
 )
 from vinets.theory.advisor import Advice, power_of_ten
-from vinets.theory.complexity import Complexity
-from vinets.theory.generalisation import QUANTILES
-from vinets.theory.networks import CutComplexity
-from vinets.theory.studies import CURVE_POINTS, Corollary, Study
+from vinets.theory.complexity import CutComplexity
+from vinets.theory.norms import Complexity
+from vinets.theory.study import CURVE_POINTS, QUANTILES, Corollary, Study
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -63,6 +58,9 @@ BOUND_COLUMNS = (
     Column("holds", better="yes"),
 )
 BEHIND = "network behind the cut"
+# The page has one spelling for what results, which are ASCII, call by names.
+SYMBOLS = {"||_2,1": "‖₂,₁", "||_2": "‖₂", "||": "‖", "^T": "ᵀ"}
+SYMBOLS |= {"kappa": "κ", "lambda_1": "λ₁", "tau": "τ", "<=": "≤"}
 MEANING = (
     "The spectral complexity R of a network is the product of the spectral norms ‖W‖₂ of its "
     "layers and of the Lipschitz constants ρ behind them, times (Σ(‖Wᵀ‖₂,₁ / ‖W‖₂)^⅔)^(3/2). "
@@ -75,10 +73,19 @@ NORMS = (
     "runs past a layer counts in it: fork, carry and join name its place. The share is that of "
     "the layer in the sum."
 )
+ADVICE = (
+    "Polynomials are certified where the bound on κ, which knows their size only, is at most 1. It "
+    "uses the {constant} constant, λ₁ = {lambda_1} for the final layer and λ₂ = {lambda_2}. The "
+    "bound is linear in τ, the largest ℓ₁ norm of a polynomial's coefficients, so there is a "
+    "largest τ for every size. Below 1, no polynomial with a leading coefficient of 1 is "
+    "certified. That does not say that its κ is above 1: the bound may be far from attained. This "
+    "is for polynomials of one vector per example, with variables in [−1, 1] and no linear path "
+    "next to them."
+)
 
 
 def theory_page(study: Study, title: str, command: str, machine: Mapping[str, object]) -> Page:
-    """The page of a study on a machine; the command says how to repeat it."""
+    """Return the page of a study on a machine; the command says how to repeat it."""
     uncut, network, advice = study.uncut, study.network, study.advice
     facts = [("R of the uncut network", power(uncut.log10_R), f"{len(uncut.layers)} layers")]
     if network is not None:
@@ -89,25 +96,146 @@ def theory_page(study: Study, title: str, command: str, machine: Mapping[str, ob
             facts.append(("κ, exactly", power(log), f"{word} complex than the uncut network"))
     size, remark = "none", f"at τ = {advice.tau:g}"
     if advice.setting is not None:
-        found = advice.setting
-        size = f"{number(found.polynomials, ',')} × {number(found.monomials, ',')}"
-        remark += f": polynomials × monomials, degree {found.degree}"
+        setting = advice.setting
+        size = f"{number(setting.polynomials, ',')} × {number(setting.monomials, ',')}"
+        remark += f": polynomials × monomials, degree {setting.degree}"
     gone = f"replaces or changes {len(study.split.removed)} of {len(uncut.layers)} layers"
     facts += [("Certified head", size, remark), ("Cut", study.cut, gone)]
-    sections = [_by_layer(study)]
+    sections = [_layers_section(study)]
     if network is not None:
-        sections.append(_bounds(study, network))
-    sections.append(_advice(advice))
+        sections.append(_bounds_section(study, network))
+    sections.append(_advice_section(advice))
     if study.corollary is not None and network is not None:
-        sections.append(_corollary(study.corollary))
+        sections.append(_margins_section(study.corollary))
     machines = facts_table("machine", "Versions and machine", machine.items())
     sections.append(Section("How to repeat it", (Code(command), machines)))
     lead = (MEANING, Facts(tuple(facts)))
     return Page(title, lead, tuple(sections), f"vinets {machine['vinets']}.")
 
 
+def power(log10: float) -> str:
+    """Return 10 to this power as text; 0 for minus infinity.
+
+    Examples
+    --------
+    >>> power(2.5), power(-math.inf)
+    ('10^2.50', '0')
+    """
+    return "0" if log10 == -math.inf else number(log10, "10^.2f")
+
+
+def with_symbols(text: str) -> str:
+    """Return a text with the symbols of the page in place of names and ASCII.
+
+    Examples
+    --------
+    >>> with_symbols("||W_M^T||_2,1 / ||W_M||_2, kappa <= 1")
+    '‖W_Mᵀ‖₂,₁ / ‖W_M‖₂, κ ≤ 1'
+    """
+    return reduce(lambda done, pair: done.replace(*pair), SYMBOLS.items(), text)
+
+
+# --- sections ---------------------------------------------------------------------------------
+
+
+def _layers_section(study: Study) -> Section:
+    """Return the norms of the layers of both networks.
+
+    Layers of the network that the cut changes, such as one inside of a residual block, are
+    removed on one side and changed on the other.
+    """
+    others = {} if study.network is None else {BEHIND: study.network.whole}
+    sides = {"uncut network": study.uncut} | others
+    kept, removed = len(study.split.kept), {layer.name for layer in study.split.removed}
+    tables = []
+    for name, complexity in sides.items():
+        rows = []
+        for place, layer in enumerate(complexity.layers):
+            fate = "kept"
+            if place >= kept:  # both sides begin with what stays before the cut
+                changed = "changed" if layer.name in removed else "added"
+                fate = "removed" if complexity is study.uncut else changed
+            norm, kernel = layer.spectral, layer.kernel_bound
+            values: dict[str, Value] = {"layer": layer.name, "role": layer.role, "cut": fate}
+            values["spectral"] = norm
+            if not layer.converged:
+                values["spectral"] = f"{number(norm, '.4g')} (not converged)"
+            if kernel is not None:
+                values["kernel"] = kernel
+                if norm:  # a layer of zeros has no excess
+                    values["excess"] = kernel / norm
+            values |= {"two_one": layer.two_one, "lipschitz": layer.lipschitz}
+            rows.append(Row(values | {"share": complexity.shares[place]}))
+        short, caption = name.split()[0], f"{name.capitalize()}, R = {power(complexity.log10_R)}"
+        tables.append(Table(f"layers-{short}", caption, LAYER_COLUMNS, tuple(rows)))
+    return Section("R by layer", (NORMS, layers_figure(study.uncut, others), *tables))
+
+
+def _bounds_section(study: Study, network: CutComplexity) -> Section:
+    title, bounds = "κ and the bounds of the theorem", network.head.bounds
+    if bounds is None:
+        return Section(title, (kappa_sentence(study),))
+    size = bounds.size
+    caption = (
+        f"Norms beside their bounds: degree {size.degree}, {number(size.monomials, ',')} "
+        f"monomials, {number(size.polynomials, ',')} polynomials, τ = {number(size.tau, '.4g')}"
+    )
+    rows = [
+        (with_symbols(b.quantity), b.source, b.actual, b.bound, b.tightness, b.holds)
+        for b in bounds.bounds
+    ]
+    table = Table.from_rows("bounds", caption, BOUND_COLUMNS, rows)
+    held = "Every bound holds." if bounds.holds else "A bound is broken."
+    text = f"{held} A ratio of 1 means that the bound is attained."
+    return Section(title, (kappa_sentence(study), table, text))
+
+
+def _advice_section(advice: Advice) -> Section:
+    """Return the wanted size and its halvings with the largest τ, and a map for every degree."""
+    region = advice.region
+    lambdas = {name: number(getattr(region, name), ".4g") for name in ("lambda_1", "lambda_2")}
+    text = ADVICE.format(constant=region.constant, **lambdas)
+    sizes: dict[tuple[int, int], dict[str, Value]] = {}
+    for row in advice.path:
+        largest = f"{power_of_ten(row.log10_tau_max)}{'*' if row.fits else ''}"
+        sizes.setdefault((row.polynomials, row.monomials), {})[f"degree {row.degree}"] = largest
+    degrees = [f"degree {degree}" for degree in sorted({row.degree for row in advice.path})]
+    table = Table.from_rows(
+        "advice",
+        f"Largest τ with κ ≤ 1 (* from {advice.tau:g} on)",
+        [Column("polynomials", format=","), Column("monomials", format=",")]
+        + [Column(degree, format="") for degree in degrees],
+        [(*size, *(found[degree] for degree in degrees)) for size, found in sizes.items()],
+    )
+    maps: list[Block] = []
+    for degree in sorted({row.degree for row in advice.rows}):
+        fits = any(row.fits for row in advice.rows if row.degree == degree)
+        caption = f"Degree up to {degree}. {'Blue sizes are' if fits else 'No size is'} certified "
+        caption += f"at τ = {advice.tau:g}."
+        if advice.setting is not None and advice.setting.degree == degree:
+            caption += " The diamond is the recommended size."
+        alt = f"Map of the largest certified τ over polynomials and monomials of degree {degree}."
+        draw = partial(draw_region, advice=advice, degree=degree)
+        maps.append(Drawing(f"region-{degree}", alt, caption, draw, (4.4, 3.5)))
+    blocks = (text, with_symbols(advice.sentence), table, Beside(tuple(maps)))
+    return Section("Heads that are certified", blocks)
+
+
+def _margins_section(corollary: Corollary) -> Section:
+    count = number(len(corollary.uncut.margins), ",")
+    columns = [Column("network"), Column("error", format=".2%")]
+    columns += [Column(str(q), number(q, ".0%"), ".3g") for q in QUANTILES]
+    rows: list[tuple[Value, ...]] = []
+    for name, bound in (("uncut network", corollary.uncut), (BEHIND, corollary.network)):
+        rows.append((name, bound.error, *map(bound.quantiles, QUANTILES)))
+    caption = f"Quantiles of the margins of {count} training examples"
+    table = Table.from_rows("quantiles", caption, columns, rows)
+    blocks = (corollary_sentence(corollary.ratio(0.5)), table, margins_figure(corollary))
+    return Section("Margins and the corollary", blocks)
+
+
 def kappa_sentence(study: Study) -> str:
-    """How the complexity of the network behind the cut compares, and for which inputs."""
+    """Say how the complexity of the network behind the cut compares, and for which inputs."""
     network, log = study.network, study.log10_kappa
     if log == math.inf:
         return (
@@ -115,15 +243,15 @@ def kappa_sentence(study: Study) -> str:
             "behind the cut is infinite and no margin bound holds for it."
         )
     if network is None or log is None or not math.isfinite(log):
-        return "A layer is zero, so that its network has R = 0 and kappa means nothing."
+        return "A layer is zero, so that its network has R = 0 and κ means nothing."
     text = (
-        f"kappa = R of the network behind the cut / R of the uncut one = {power(log)}, from the "
+        f"κ = R of the network behind the cut / R of the uncut one = {power(log)}, from the "
         f"weights themselves: it is {'less' if log < 0 else 'more'} complex."
     )
     reach, sure = network.head.variables_bound, network.guaranteed.log10_R
     if network.head.bounds is None or reach <= 1:
         return text
-    text += " The theorem assumes variables in [-1, 1]. "
+    text += " The theorem assumes variables in [−1, 1]. "
     if not (math.isfinite(reach) and math.isfinite(sure)):
         return (
             f"{text}Nothing bounds those of this head, so R holds only for inputs with variables "
@@ -136,174 +264,44 @@ def kappa_sentence(study: Study) -> str:
 
 
 def corollary_sentence(ratio: float | None) -> str:
-    """What the ratio of complexity terms at the median says, and what it does not."""
-    found = "No ratio at the median: a network has a margin of 0 or less there, or R overflows."
+    """Say what the ratio of complexity terms at the median means, and what it does not."""
+    text = "No ratio at the median: a network has a margin of 0 or less there, or R overflows."
     if ratio is not None:
         side = "the network behind the cut" if ratio < 1 else "the uncut network"
-        found = (
+        text = (
             "At the median margin, the complexity term of the network behind the cut is "
             f"{number(ratio, '.3g')} times that of the uncut one: here the corollary favours "
             f"{side}."
         )
     return (
-        f"{found} The O(·) of the corollary hides a constant. It cancels in the ratio of two "
+        f"{text} The O(·) of the corollary hides a constant. It cancels in the ratio of two "
         "complexity terms on the same examples and at the same margin loss; the values themselves "
         "certify nothing."
     )
 
 
-# --- sections ---------------------------------------------------------------------------------
-
-
-def _by_layer(study: Study) -> Section:
-    sides = {"uncut network": (study.uncut, GREY)}
-    others = {}
-    if study.network is not None:
-        sides[BEHIND] = (study.network.whole, OURS)
-        others = {BEHIND: study.network.whole}
-    tables, shares = [], []
-    for name, (found, color) in sides.items():
-        tables.append(_layers(name, study, found))
-        alt = f"Bars of the share of each layer of the {name} in the sum; the table holds the "
-        caption = f"Share of each layer in the sum, {name}."
-        draw = partial(draw_shares, found=found, color=color)
-        size = (5.6, 1.0 + 0.26 * len(found.layers))
-        shares.append(Drawing(f"shares-{name.split()[0]}", f"{alt}numbers.", caption, draw, size))
-    figure = layers_figure(study.uncut, others)
-    return Section("R by layer", (NORMS, figure, *tables, Beside(tuple(shares))))
-
-
-def _layers(name: str, study: Study, found: Complexity) -> Table:
-    """Norms of the layers of one side of a study.
-
-    Layers of the network that the cut changes, such as one inside of a residual block, are
-    removed on one side and changed on the other.
-    """
-    kept, removed = len(study.split.kept), {layer.name for layer in study.split.removed}
-    rows = []
-    for index, (layer, share) in enumerate(zip(found.layers, found.shares, strict=True)):
-        fate = "kept"
-        if index >= kept:  # both sides begin with what stays before the cut
-            changed = "changed" if layer.name in removed else "added"
-            fate = "removed" if found is study.uncut else changed
-        norm, cheap = layer.spectral, layer.kernel_bound
-        values: dict[str, Value] = {"layer": layer.name, "role": layer.role, "cut": fate}
-        values["spectral"] = norm if layer.converged else f"{number(norm, '.4g')} (not converged)"
-        if cheap is not None:
-            # A layer of zeros has no excess.
-            values |= {"kernel": cheap} | ({"excess": cheap / norm} if norm else {})
-        values |= {"two_one": layer.two_one, "lipschitz": layer.lipschitz, "share": share}
-        rows.append(Row(values))
-    caption = f"{name.capitalize()}, R = {power(found.log10_R)}"
-    return Table(f"layers-{name.split()[0]}", caption, LAYER_COLUMNS, tuple(rows))
-
-
-def _bounds(study: Study, network: CutComplexity) -> Section:
-    title, found = "κ and the bounds of the theorem", network.head.bounds
-    if found is None:
-        return Section(title, (kappa_sentence(study),))
-    size = found.size
-    caption = (
-        f"Norms beside their bounds: degree {size.degree}, {number(size.monomials, ',')} "
-        f"monomials, {number(size.polynomials, ',')} polynomials, τ = {number(size.tau, '.4g')}"
-    )
-    rows = [(b.quantity, b.source, b.actual, b.bound, b.tightness, b.holds) for b in found.bounds]
-    table = Table.from_rows("bounds", caption, BOUND_COLUMNS, rows)
-    held = "Every bound holds." if found.holds else "A bound is broken."
-    text = f"{held} A ratio of 1 means that the bound is attained."
-    return Section(title, (kappa_sentence(study), table, text))
-
-
-def _advice(advice: Advice) -> Section:
-    region = advice.region
-    text = (
-        "Polynomials are certified where the bound on κ, which knows their size only, is at most "
-        f"1. It uses the {region.constant} constant, λ₁ = {number(region.lambda_1, '.4g')} for the "
-        f"final layer and λ₂ = {number(region.lambda_2, '.4g')}. The bound is linear in τ, the "
-        "largest ℓ₁ norm of a polynomial's coefficients, so there is a largest τ for every size. "
-        "Below 1, no polynomial with a leading coefficient of 1 is certified. That does not say "
-        "that its κ is above 1: the bound may be far from attained. This is for polynomials of one "
-        "vector per example, with variables in [-1, 1] and no linear path beside them."
-    )
-    maps = []
-    for degree in sorted({row.degree for row in advice.rows}):
-        fits = any(row.fits for row in advice.rows if row.degree == degree)
-        caption = f"Degree up to {degree}. {'Blue sizes are' if fits else 'No size is'} certified "
-        caption += f"at τ = {advice.tau:g}."
-        if advice.setting is not None and advice.setting.degree == degree:
-            caption += " The diamond is the recommended size."
-        alt = f"Map of the largest certified tau over polynomials and monomials of degree {degree}."
-        draw = partial(draw_region, advice=advice, degree=degree)
-        maps.append(Drawing(f"region-{degree}", alt, caption, draw, (5.6, 4.2)))
-    blocks = (text, advice.sentence, _advice_table(advice), Beside(tuple(maps)))
-    return Section("Heads that are certified", blocks)
-
-
-def _advice_table(advice: Advice) -> Table:
-    """The wanted size and its halvings, with the largest tau of every degree."""
-    degrees = sorted({row.degree for row in advice.path})
-    sizes: dict[tuple[int, int], dict[int, Value]] = {}
-    for row in advice.path:
-        size = sizes.setdefault((row.polynomials, row.monomials), {})
-        size[row.degree] = f"{power_of_ten(row.log10_tau_max)}{'*' if row.fits else ''}"
-    counts = [Column("polynomials", format=","), Column("monomials", format=",")]
-    columns = [*counts, *(Column(f"degree {degree}", format="") for degree in degrees)]
-    rows = [(*size, *(found[degree] for degree in degrees)) for size, found in sizes.items()]
-    caption = f"Largest τ with κ ≤ 1 (* from {advice.tau:g} on)"
-    return Table.from_rows("advice", caption, columns, rows)
-
-
-def _corollary(corollary: Corollary) -> Section:
-    sides = {"uncut network": corollary.uncut, BEHIND: corollary.network}
-    count = number(len(corollary.uncut.distribution), ",")
-    quantiles = [Column(str(q), number(q, ".0%"), ".3g") for q in QUANTILES]
-    rows: list[Sequence[Value]] = []
-    for side, bound in sides.items():
-        margins = bound.distribution
-        rows.append((side, margins.error, *(margins.quantiles(q) for q in QUANTILES)))
-    table = Table.from_rows(
-        "quantiles",
-        f"Quantiles of the margins of {count} training examples",
-        ["network", Column("error", format=".2%"), *quantiles],
-        rows,
-    )
-    blocks = (corollary_sentence(corollary.ratio(0.5)), table, margins_figure(corollary, BEHIND))
-    return Section("Margins and the corollary", blocks)
-
-
-# --- charts -----------------------------------------------------------------------------------
-
-
-def power(log10: float) -> str:
-    """10 to this power as text; 0 for minus infinity.
-
-    Examples
-    --------
-    >>> power(2.5), power(-math.inf)
-    ('10^2.50', '0')
-    """
-    return "0" if log10 == -math.inf else number(log10, "10^.2f")
+# --- figures ----------------------------------------------------------------------------------
 
 
 def layers_figure(uncut: Complexity, networks: Mapping[str, Complexity]) -> Figure:
-    """The product of norms and Lipschitz constants up to every layer; the last point is R.
+    """Return the product of norms and Lipschitz constants up to every layer; the last point is R.
 
     Networks behind a cut, by name, run along the uncut network up to the cut.
     """
     every = dict(networks) | {"uncut network": uncut}
-    end = max(len(found.layers) for found in every.values())
+    end = max(len(complexity.layers) for complexity in every.values())
     names = [layer.name for layer in uncut.layers]
     series = []
-    for name, found in every.items():
-        factors = [layer.lipschitz * layer.spectral for layer in found.layers]
-        whole = factors.index(0) if 0 in factors else len(factors)  # a zero has no logarithm
-        x = list(range(whole))
-        y = list(accumulate(math.log10(factor) for factor in factors[:whole]))
-        labels = [layer.name for layer in found.layers[:whole]]
-        if math.isfinite(found.log10_R):
-            x, y, labels = [*x, end], [*y, found.log10_R], [*labels, "R"]
-        name = f"{name}, R = {power(found.log10_R)}"
-        dashed = found is uncut
+    for name, complexity in every.items():
+        factors = [layer.lipschitz * layer.spectral for layer in complexity.layers]
+        count = factors.index(0) if 0 in factors else len(factors)  # a zero has no logarithm
+        x = list(range(count))
+        y = list(accumulate(math.log10(factor) for factor in factors[:count]))
+        labels = [layer.name for layer in complexity.layers[:count]]
+        if math.isfinite(complexity.log10_R):
+            x, y, labels = [*x, end], [*y, complexity.log10_R], [*labels, "R"]
+        name = f"{name}, R = {power(complexity.log10_R)}"
+        dashed = complexity is uncut
         series.append(Series(name, tuple(x), tuple(y), tuple(labels), dashed=dashed))
     return Figure(
         "layers",
@@ -316,24 +314,23 @@ def layers_figure(uncut: Complexity, networks: Mapping[str, Complexity]) -> Figu
     )
 
 
-def margins_figure(corollary: Corollary, name: str) -> Figure:
-    """Margin loss of both networks against their positive margins; further right is better.
+def margins_figure(corollary: Corollary) -> Figure:
+    """Return margin loss of both networks against their positive margins; further right is better.
 
     Margins are divided by R and the mean size of an input, so that both networks have one unit,
     and stay as they are where a network has no positive R.
     """
-    sides = {name: corollary.network, "uncut network": corollary.uncut}
+    sides = {BEHIND: corollary.network, "uncut network": corollary.uncut}
     normal = all(math.isfinite(bound.log10_R) for bound in sides.values())
     unit = "normalised margin γm / (‖X‖R)" if normal else "margin γ"
     series = []
-    for label, bound in sides.items():
-        margins = bound.distribution
-        gamma = margins.quantiles(np.linspace(0, 1, CURVE_POINTS))
+    for name, bound in sides.items():
+        gamma = bound.quantiles(np.linspace(0, 1, CURVE_POINTS))
         gamma = gamma[gamma > 0]
-        size = bound.log10_R + math.log10(bound.input_norm / len(margins)) if normal else 0.0
-        x, y = (np.log10(gamma) - size).tolist(), (100 * margins.loss(gamma)).tolist()
+        size = bound.log10_R + math.log10(bound.input_norm / len(bound.margins)) if normal else 0.0
+        x, y = (np.log10(gamma) - size).tolist(), (100 * bound.loss(gamma)).tolist()
         dashed = bound is corollary.uncut
-        series.append(Series(label, tuple(x), tuple(y), dashed=dashed, marks=()))
+        series.append(Series(name, tuple(x), tuple(y), dashed=dashed, marks=()))
     return Figure(
         "margins",
         f"Margin loss against the {unit.partition(' γ')[0]}",
@@ -345,34 +342,20 @@ def margins_figure(corollary: Corollary, name: str) -> Figure:
     )
 
 
-def draw_shares(ax: Axes, found: Complexity, color: str = GREY) -> None:
-    """Share of every layer in the sum of ratios, the first layer on top."""
-    places, shares = range(len(found.layers)), found.shares
-    bars = ax.barh(places, [100 * share for share in shares], color=color)
-    ax.bar_label(bars, [number(share, ".1%") for share in shares], padding=3, fontsize=8)
-    ax.set_yticks(places, [layer.name for layer in found.layers], fontsize=9)
-    ax.invert_yaxis()
-    ax.margins(x=0.14, y=0.01)
-    ax.set(xlabel="share of the sum in %")
-
-
 def draw_region(ax: Axes, advice: Advice, degree: int) -> None:
-    """Largest certified tau over polynomials and monomials at one degree.
+    """Draw the largest certified τ over polynomials and monomials at one degree.
 
-    Blue sizes are certified at the tau of the advice, red ones are not. Lines mark where the
-    largest tau is that tau, and where it is 1. A diamond marks the recommended size.
+    Blue sizes are certified at the τ of the advice, red ones are not. Lines mark where the
+    largest τ is that τ, and where it is 1. A diamond marks the recommended size.
     """
     from matplotlib.colors import TwoSlopeNorm
     from matplotlib.patheffects import withStroke
 
     rows = [row for row in advice.rows if row.degree == degree]
-    if not rows:
-        accepted = f"one of {sorted({row.degree for row in advice.rows})}"
-        raise parameter_error("draw_region", "degree", accepted, degree)
     counts = sorted({row.polynomials for row in rows})
     terms = sorted({row.monomials for row in rows})
-    found = {(row.monomials, row.polynomials): row.log10_tau_max for row in rows}
-    heat = np.array([[found[s, n] for n in counts] for s in terms])
+    largest = {(row.monomials, row.polynomials): row.log10_tau_max for row in rows}
+    heat = np.array([[largest[s, n] for n in counts] for s in terms])
     middle = math.log10(advice.tau)
     every = [row.log10_tau_max for row in advice.rows]  # one scale for all degrees
     norm = TwoSlopeNorm(middle, min(middle - 1, *every), max(middle + 1, *every))

@@ -10,18 +10,17 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from vinets.core import ranks
 from vinets.core.checks import format_bytes, parameter_error
 from vinets.core.device import Inputs, call, each, logits_of
-from vinets.core.fingerprint import digest
 from vinets.core.options import flat
 from vinets.core.plain import as_plain
 from vinets.core.progress import Progress, progress_of
 from vinets.core.settings import TrainingOptions
+from vinets.core.tensors import digest
 from vinets.data.digest import content
-from vinets.data.interface import Source
+from vinets.data.source import Source
 from vinets.data.sources import as_source, split_source
-from vinets.latent.classifier import Penultimate
+from vinets.latent.reader import Penultimate
 from vinets.networks.network import CutNetwork
 from vinets.training.lessons import Lessons
 
@@ -31,10 +30,7 @@ Step = tuple[Inputs, Tensor, Tensor | None]  # inputs or latents, labels, logits
 
 
 class Feed(Protocol):
-    """Gives the examples of every epoch; the same epoch number gives the same examples.
-
-    Where several ranks train together, each is given its part of every batch.
-    """
+    """Gives the examples of every epoch; the same epoch number gives the same examples."""
 
     def steps(self, batch_size: int) -> int:
         """Steps of an epoch."""
@@ -146,10 +142,8 @@ class InputFeed:
 
         facts: tuple[Any, ...] = (self.content, self.seed, self.validation, batch_size)
         facts += (self.augment, self.half)
-        if ranks.size() > 1:
-            facts += (ranks.rank(), ranks.size())
         answers = self.lessons.answers("-".join(map(str, (*facts, number))), ask, self.epochs)
-        parts = answers.to(self.device).split(len(ranks.part(order[:size])))
+        parts = answers.to(self.device).split(size)
         for (inputs, labels, _), taught in zip(once(False), parts, strict=True):
             yield inputs, labels, taught.float()
 
@@ -166,12 +160,8 @@ class InputFeed:
         teach: bool = True,
     ) -> Iterator[Step]:
         """One pass over a source, as the trained module and the teacher see it."""
-        for batch, found in source.batches(size, order=order, augment=draws, device=self.device):
-            # the whole batch is drawn and augmented: any number of ranks sees the same examples
-            labels = ranks.part(found)
-            if not len(labels):
-                continue
-            inputs = each(each(batch, ranks.part), self.laid_out)
+        for batch, labels in source.batches(size, order=order, augment=draws, device=self.device):
+            inputs = each(batch, self.laid_out)
             with torch.no_grad():
                 taught = self.taught(inputs) if teach else None
                 seen = inputs if self.network is None else call(self.network.latents, inputs)
@@ -252,7 +242,7 @@ class ViewFeed:
         cache, count = self.cache, len(self.cache.labels)
         order = shuffled(count, batch_size, self.seed, number).to(cache.labels.device)
         view = (number - 1) % len(cache.views)
-        for index in map(ranks.part, order.split(min(batch_size, count))):
+        for index in order.split(min(batch_size, count)):
             taught = cache.teacher_logits[view][index].float() if cache.teacher_logits else None
             latents = cache.views[view].index_select(0, index)
             yield latents.float(), cache.labels[index], taught
@@ -261,7 +251,7 @@ class ViewFeed:
         if len(self.cache.held_labels):
             held = (self.cache.held_latents, self.cache.held_labels)
             for latents, labels in zip(*(t.split(batch_size) for t in held), strict=True):
-                yield ranks.part(latents).float(), ranks.part(labels), None
+                yield latents.float(), labels, None
 
 
 @torch.no_grad()

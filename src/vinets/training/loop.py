@@ -14,13 +14,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.optim import SGD
 
-from vinets.core import ranks
 from vinets.core.checks import parameter_error
 from vinets.core.device import Inputs, call, logits_of
-from vinets.core.fingerprint import FORMAT
-from vinets.core.locks import locked
+from vinets.core.files import locked
 from vinets.core.progress import Progress, progress_of
 from vinets.core.settings import TrainingOptions
+from vinets.core.tensors import FORMAT
 from vinets.training.checkpoint import (
     Checkpoint,
     Pace,
@@ -64,16 +63,13 @@ class _Step:
     def __call__(
         self, inputs: Inputs, labels: Tensor, taught: Tensor | None
     ) -> tuple[Tensor, Tensor]:
-        """The loss, and how many were right; both stay on the device, and are this rank's share."""
-        share = ranks.share(len(labels))  # a mean over the batch is a sum over its parts
+        """Take the step; return its loss and how many were right, both still on the device."""
         logits = self.logits(inputs)
-        loss = share * self.criterion(logits, labels, taught, self.recipe)
+        loss = self.criterion(logits, labels, taught, self.recipe)
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
-        trained = parameters_of(self.optimizer)
-        ranks.add_gradients(trained)
         if self.recipe.clip is not None:
-            nn.utils.clip_grad_norm_(trained, self.recipe.clip)
+            nn.utils.clip_grad_norm_(parameters_of(self.optimizer), self.recipe.clip)
         self.optimizer.step()
         return loss.detach(), (logits.detach().argmax(1) == labels).sum()
 
@@ -102,19 +98,12 @@ def fit(
     Only parameters in ``groups`` are trained; None means all. With a directory, a checkpoint is
     written there between epochs, and training goes on from one that is there. The result is the
     same as without the interruption. A digest of the backbone to ``start`` from belongs to it.
-    Several ranks divide every batch among them, see :mod:`vinets.core.ranks`, and leave checkpoints
-    for any number of ranks.
     """
     if recipe.epochs == 0:
         remedy = "A head without training is made by vinets.build(..., epochs=0)."
         raise parameter_error("training", "epochs", "a positive integer", 0, remedy)
-    if recipe.batch_size < ranks.size():
-        raise ValueError(
-            f"batch_size must be at least {ranks.size()}, an example for every process. Got "
-            f"{recipe.batch_size} instead."
-        )
     device = torch.device(device)
-    recorded = recipe.recorded and device.type == "cuda" and ranks.size() == 1
+    recorded = recipe.recorded and device.type == "cuda"
     groups = [Group(module.parameters())] if groups is None else groups
     optimizer = _optimizer(groups, recipe, device, recorded)
     steps = feed.steps(recipe.batch_size)
@@ -131,8 +120,7 @@ def fit(
                 **({"backbone": start} if start else {}),
             }
             state = read_checkpoint(folder, module, optimizer, facts) or state
-        ranks.same(module)
-        run = torch.compile(module) if compiled and ranks.size() == 1 else module
+        run = torch.compile(module) if compiled else module
         step = _Step(module, run, recipe, criterion or distilled, optimizer, device)
         advance = Replay(step) if recorded else step
         pace = Pace()
@@ -140,13 +128,13 @@ def fit(
         watch.start(stage, recipe.epochs * steps)
         watch.advance(len(state.epochs) * steps)
         for number in range(len(state.epochs) + 1, recipe.epochs + 1):
-            with _products(recipe), ranks.shared_batches(module):
+            with _products(recipe):
                 epoch = _epoch(step, advance, feed, number, watch)
             state.epochs.append(epoch)
             if _better(state):
                 state.best_epoch = number
                 state.best_state = {k: t.detach().clone() for k, t in module.state_dict().items()}
-            if folder is not None and ranks.rank() == 0 and pace.due(last=number == recipe.epochs):
+            if folder is not None and pace.due(last=number == recipe.epochs):
                 with pace.writing():
                     write_checkpoint(folder, state, module, optimizer, facts)
         module.load_state_dict(state.best_state)
@@ -210,14 +198,13 @@ def _epoch(step: _Step, advance: TrainingStep, feed: Feed, number: int, watch: P
         hits.append(right)
         seen += len(labels)
         watch.advance(1, "")
-    loss_mean = float(ranks.summed(torch.stack(losses).mean()))
+    loss_mean = float(torch.stack(losses).mean())
     if not loss_mean < float("inf"):
         raise DivergedError(
             f"the loss is {loss_mean} in epoch {number}: the training diverged. Lower "
             "learning_rate or pass clip=1.0."
         )
-    seen = int(ranks.summed(torch.tensor(seen)))
-    accuracy = float(ranks.summed(torch.stack(hits).sum())) / seen
+    accuracy = float(torch.stack(hits).sum()) / seen
     held = _held_out(step, feed.held_out(recipe.batch_size))
     note = f"loss {loss_mean:.3f}" + ("" if held is None else f", held out {held[1]:.2%}")
     watch.advance(0, note)
@@ -267,9 +254,7 @@ def _held_out(step: _Step, steps: Iterable[FeedStep]) -> tuple[float, float] | N
         total += float(F.cross_entropy(logits, labels, reduction="sum"))
         hits += int((logits.argmax(1) == labels).sum())
         seen += len(labels)
-    sums = ranks.summed(torch.tensor([total, hits, seen], dtype=torch.float64))
-    loss, right, examples = sums.tolist()
-    return None if examples == 0 else (loss / examples, right / examples)
+    return None if seen == 0 else (total / seen, hits / seen)
 
 
 def _better(state: Checkpoint) -> bool:

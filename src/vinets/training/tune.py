@@ -11,16 +11,19 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from vinets.core import ranks
 from vinets.core.checks import one_of
 from vinets.core.device import device_of
-from vinets.core.fingerprint import digest
 from vinets.core.options import flat, gather
 from vinets.core.progress import Progress, progress_of
-from vinets.core.settings import BACKBONE, LAYOUTS, TrainingOptions
+from vinets.core.settings import (
+    BACKBONE,
+    LAYOUTS,
+    TrainingOptions,
+)
+from vinets.core.tensors import digest
 from vinets.heads import Head, LastLayer, ProductsHead
-from vinets.latent.seen import remember_examples
 from vinets.networks.network import CutNetwork
+from vinets.networks.seen import remember_examples
 from vinets.training.classifier import solve_classifier
 from vinets.training.feed import (
     LATENT_BATCH,
@@ -81,7 +84,7 @@ def fine_tune(
         recipe = TrainingOptions(**network.head.training_defaults)
         if teacher is None and not options.get("distill"):
             recipe = replace(recipe, distill=None)
-        if _vanishing_part(network.head) is None or ranks.size() > 1:
+        if _vanishing_part(network.head) is None:
             recipe = replace(recipe, vanish=0.0)
     (recipe,) = gather(  # type: ignore[assignment]
         "fine_tune", {"recipe": TrainingOptions}, options, {"recipe": recipe}
@@ -250,11 +253,6 @@ def criterion_of(head: Head, recipe: TrainingOptions) -> Criterion | None:
         raise ValueError(
             f"vanish={recipe.vanish:g} is for polynomials that have a class to vanish on. Those of "
             f"a head of kind {head.kind!r} have none: leave it out."
-        )
-    if ranks.size() > 1:
-        raise ValueError(
-            "vanish compares classes within a batch, of which each process has a part. Leave it "
-            "out, or train in one process."
         )
     watched.watched = True
 

@@ -1,4 +1,4 @@
-"""What every library of networks can do."""
+"""The interface of a library of networks, and helpers that libraries share."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from torch import nn
 from vinets.core.checks import parameter_error
 from vinets.core.registry import Registry
 
-LONGEST = 100  # letters of a name in a record
+MAX_NAME_LETTERS = 100  # in a record
 
 Options: TypeAlias = dict[str, Any]
 """Arguments of a network by name: plain JSON values where they come from a record."""
@@ -31,9 +31,9 @@ LIBRARIES: Registry[type[Library]] = Registry("library", "vinets.models.librarie
 class Library(ABC):
     """Networks by name; a subclass with a ``name`` is known to ``create_model`` and ``rebuild``."""
 
-    name: ClassVar[str]  # in records; also the package that its networks are defined in
+    name: ClassVar[str]  # records have it; also the package that its networks are defined in
     prefix: ClassVar[str]  # create_model("prefix:NAME"); empty: the name of the network alone
-    written: ClassVar[str]  # how its networks are written, for the help and for complaints
+    written: ClassVar[str]  # what users write, shown in help and complaints
 
     def __init_subclass__(cls, **more: Any) -> None:
         super().__init_subclass__(**more)
@@ -41,7 +41,7 @@ class Library(ABC):
             LIBRARIES.add(cls.name, cls)
 
     def parse(self, spec: str) -> str | None:
-        """The name in ``spec`` if that is written as this library writes its networks."""
+        """Return the name in ``spec`` if that is written as this library writes its networks."""
         if not self.prefix:
             return spec if spec in self.names() else None
         prefix, _, name = spec.partition(":")
@@ -49,7 +49,7 @@ class Library(ABC):
 
     def check(self, name: str) -> None:
         """Raise for a name, perhaps of a file that nobody vouches for, that cannot be meant."""
-        if len(name) > LONGEST or not name.replace("_", "").replace(".", "").isalnum():
+        if len(name) > MAX_NAME_LETTERS or not name.replace("_", "").replace(".", "").isalnum():
             raise parameter_error(
                 "rebuild",
                 "source",
@@ -58,16 +58,16 @@ class Library(ABC):
             )
 
     def known_options(self, name: str, options: Options) -> Options:
-        """The options of a record that nobody vouches for, as far as they may be used.
+        """Return the options of a record that nobody vouches for, as far as they may be used.
 
-        Where a library hands options on to code that is not its own, let this list what is allowed:
-        drop what can do no harm, and raise for the rest.
+        A library that hands options on to code that is not its own lists here what is allowed:
+        it drops what can do no harm, and raises for the rest.
         """
         return options
 
     @abstractmethod
     def names(self) -> Iterable[str]:
-        """Names of the networks, for hints."""
+        """Return the names of the networks, for hints."""
 
     @abstractmethod
     def build(self, name: str, options: Options) -> nn.Module:
@@ -79,38 +79,38 @@ class Library(ABC):
 
     @abstractmethod
     def candidates(self, model: nn.Module) -> Iterator[tuple[str | None, Options]]:
-        """Names and options that may give ``model`` again, the likeliest first.
+        """Give names and options that may make ``model`` again, the likeliest first.
 
         Nothing for a network of another library. Every candidate is tried, so that guesses do no
         harm.
         """
 
     def with_classes(self, options: Options, count: int) -> Options:
-        """The options with ``count`` outputs of the last layer."""
+        """Return the options with ``count`` outputs of the last layer."""
         return {**options, "num_classes": count}
 
     def with_channels(self, name: str, channels: int) -> Options:
-        """Options that fit a network to images of ``channels`` channels, where it has one."""
+        """Return options that fit a network to images of ``channels`` channels, if it has any."""
         return {}
 
     def normalisation(self, model: nn.Module, weights: Path | None) -> Normalisation | None:
-        """Mean and deviation of pixels in [0, 1] that weights of ``model`` were made for.
+        """Return mean and deviation of pixels in [0, 1] that weights of ``model`` were made for.
 
         None where that is not known; ``weights`` is the file that they were read from.
         """
         return None
 
     def spec(self, name: str) -> str:
-        """What to give to ``create_model`` for the network ``name``."""
+        """Return what to pass to ``create_model`` for the network ``name``."""
         return f"{self.prefix}:{name}" if self.prefix else name
 
     def defines(self, model: nn.Module) -> bool:
-        """Whether the class of ``model`` comes from the package of this library."""
+        """Say whether the class of ``model`` comes from the package of this library."""
         return type(model).__module__.partition(".")[0] == self.name
 
 
 def listed_only(library: Library, options: Options, known: Collection[str]) -> Options:
-    """The options if their names are known, and their values numbers, words or lists of these."""
+    """Return the options if their names are known, and their values numbers, words or lists."""
 
     def plain(value: Any) -> bool:
         if isinstance(value, list):
@@ -132,20 +132,20 @@ def listed_only(library: Library, options: Options, known: Collection[str]) -> O
 
 
 def libraries() -> list[Library]:
-    """One of each, by prefix: the same order whichever file was imported first."""
+    """Return one of each by prefix, the same order whichever file was imported first."""
     return sorted((kind() for kind in LIBRARIES.values()), key=lambda library: library.prefix)
 
 
 def pair_of(mean: Any, std: Any) -> Normalisation | None:
-    """Both as floats; None unless they are lists of numbers, one for each channel."""
+    """Return both as floats; None unless they are lists of numbers, one for each channel."""
     try:
-        found = tuple(float(m) for m in mean), tuple(float(s) for s in std)
+        pair = tuple(float(m) for m in mean), tuple(float(s) for s in std)
     except (TypeError, ValueError):
         return None
-    return found if len(found[0]) == len(found[1]) > 0 else None
+    return pair if len(pair[0]) == len(pair[1]) > 0 else None
 
 
-def imported(module: str, needing: str, extra: str) -> ModuleType:
+def import_optional(module: str, needing: str, extra: str) -> ModuleType:
     """Import a module that ``extra`` installs; ``needing`` begins the complaint: "Timm needs"."""
     try:
         return importlib.import_module(module)
@@ -158,8 +158,8 @@ def imported(module: str, needing: str, extra: str) -> ModuleType:
         ) from None
 
 
-def unknown(library: Library, name: str) -> ValueError:
-    """The error for a name that the library does not have."""
+def unknown_network(library: Library, name: str) -> ValueError:
+    """Build the error for a name that the library does not have."""
     near = difflib.get_close_matches(name, list(library.names()), n=3)
     hint = f"; the nearest names are {', '.join(near)}" if near else ""
     return ValueError(f"{library.name} has no network of that name{hint}")

@@ -23,8 +23,8 @@ from torch import nn
 from vinets.core.checks import parameter_error
 from vinets.models.libraries.base import Library, Options
 
-WRITTEN = re.compile(r"(.+\.py):(\w+)")
-IN_RECORDS = re.compile(r"[\w .+-]+\.py:\w+")  # the name of a file without its folders
+SPEC = re.compile(r"(.+\.py):(\w+)")
+RECORD_NAME = re.compile(r"[\w .+-]+\.py:\w+")  # the name of a file without its folders
 # Begins a name that no import statement can mean, so that the module of a file hides no other.
 FILE_MODULE = "vinets file "
 
@@ -51,10 +51,10 @@ class File(Library):
     written = "FILE.py:CLASS"
 
     def parse(self, spec: str) -> str | None:
-        return use_file(spec) if WRITTEN.fullmatch(spec) else None
+        return use_file(spec) if SPEC.fullmatch(spec) else None
 
     def check(self, name: str) -> None:
-        if not IN_RECORDS.fullmatch(name):
+        if not RECORD_NAME.fullmatch(name):
             raise parameter_error(
                 "rebuild", "source", "a record whose name is FILE.py:CLASS", repr(name[:80])
             )
@@ -108,7 +108,7 @@ def use_file(spec: str, *, known_as: str | None = None) -> str:
     str
         ``"file.py:NAME"``, by which records know it, or ``known_as``.
     """
-    written = WRITTEN.fullmatch(spec) if isinstance(spec, str) else None
+    written = SPEC.fullmatch(spec) if isinstance(spec, str) else None
     if written is None:
         raise parameter_error("use_file", "spec", "written as path/file.py:CLASS", spec)
     path, name = Path(written[1]).expanduser().resolve(), written[2]
@@ -117,7 +117,9 @@ def use_file(spec: str, *, known_as: str | None = None) -> str:
     module = _run(path, path.stat().st_mtime_ns)
     made = getattr(module, name, None)
     if not callable(made) or isinstance(made, nn.Module):
-        near = difflib.get_close_matches(name, _makers(module), n=3, cutoff=0)
+        own = [v for v in vars(module).values() if getattr(v, "__module__", "") == module.__name__]
+        makers = [v.__name__ for v in own if inspect.isclass(v) or inspect.isfunction(v)]
+        near = difflib.get_close_matches(name, makers, n=3, cutoff=0)
         hint = f" It has {', '.join(near)}." if near else ""
         raise ValueError(f"{written[1]} has no class or function {name}.{hint}")
     key = f"{path.name}:{name}" if known_as is None else known_as
@@ -125,21 +127,16 @@ def use_file(spec: str, *, known_as: str | None = None) -> str:
     return key
 
 
-def _makers(module: ModuleType) -> list[str]:
-    own = (v for v in vars(module).values() if getattr(v, "__module__", None) == module.__name__)
-    return [value.__name__ for value in own if inspect.isclass(value) or inspect.isfunction(value)]
-
-
 @lru_cache
 def _run(path: Path, changed: int) -> ModuleType:
-    """The module in a file; a file that did not change runs once."""
+    """Run a file as a module; one that did not change runs once."""
     name = f"{FILE_MODULE}{path}"
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None  # it ends in .py
     module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # as dataclasses need it
+    sys.modules[name] = module  # because dataclasses look there
     if str(path.parent) not in sys.path:
-        sys.path.append(str(path.parent))  # what it imports may lie beside it
+        sys.path.append(str(path.parent))  # because it may import its neighbours
     try:
         # Not by the loader, whose cache tells files apart by the second and by their size.
         code = compile(path.read_bytes(), str(path), "exec", dont_inherit=True)

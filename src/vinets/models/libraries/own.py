@@ -8,9 +8,19 @@ from typing import Any, cast
 from torch import nn
 
 from vinets.models.libraries.base import Library, Options
-from vinets.models.resnet import ResNet, resnet18, resnet20, resnet32, resnet34, resnet44, resnet56
-from vinets.models.small import DigitsNet, digits_cnn
-from vinets.models.transformer import TextTransformer, VisionTransformer
+from vinets.models.networks import (
+    DigitsNet,
+    ResNet,
+    TextTransformer,
+    VisionTransformer,
+    digits_cnn,
+    resnet18,
+    resnet20,
+    resnet32,
+    resnet34,
+    resnet44,
+    resnet56,
+)
 
 NETWORKS: dict[str, Callable[..., nn.Module]] = {
     "resnet18": resnet18,

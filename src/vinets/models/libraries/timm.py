@@ -14,15 +14,15 @@ from vinets.models.libraries.base import (
     Library,
     Normalisation,
     Options,
-    imported,
+    import_optional,
     listed_only,
     pair_of,
-    unknown,
+    unknown_network,
 )
 from vinets.models.libraries.torchvision import import_torchvision
 
-# What records may hold: options that shape a network, and none that name files or functions.
-SHAPING = frozenset(
+# Options that records may hold: they shape a network, and name no files or functions.
+SHAPE_OPTIONS = frozenset(
     {
         *("num_classes", "in_chans", "img_size", "global_pool", "output_stride", "patch_size"),
         *("drop_rate", "drop_path_rate", "proj_drop_rate", "attn_drop_rate", "pos_drop_rate"),
@@ -56,13 +56,13 @@ class Timm(Library):
         return list(import_timm().list_models())
 
     def known_options(self, name: str, options: Options) -> Options:
-        return listed_only(self, options, SHAPING)
+        return listed_only(self, options, SHAPE_OPTIONS)
 
     def build(self, name: str, options: Options) -> nn.Module:
         timm: Any = import_timm()
         # timm itself would take hf-hub:, local-dir: and paths for names, and fetch what they name.
         if ":" in name or "/" in name or not timm.is_model(name):
-            raise unknown(self, name)
+            raise unknown_network(self, name)
         return timm.create_model(name, **{"pretrained": False, **options})
 
     def candidates(self, model: Any) -> Iterator[tuple[str | None, Options]]:
@@ -93,4 +93,4 @@ def import_timm() -> ModuleType:
     """Import timm, and torchvision before it: timm would stop where its operators do not fit."""
     if importlib.util.find_spec("timm") is not None:
         import_torchvision("timm")
-    return imported("timm", "Networks of timm need", extra="vision")
+    return import_optional("timm", "Networks of timm need", extra="vision")

@@ -16,14 +16,14 @@ from vinets.models.libraries.base import (
     Library,
     Normalisation,
     Options,
-    imported,
+    import_optional,
     listed_only,
     pair_of,
-    unknown,
+    unknown_network,
 )
 
-# What records may hold: options that shape a network, and none that name weights.
-SHAPING = frozenset(
+# Options that records may hold: they shape a network, and name no weights.
+SHAPE_OPTIONS = frozenset(
     {
         *("num_classes", "image_size", "dropout", "attention_dropout", "stochastic_depth_prob"),
         *("width_mult", "reduced_tail", "dilated", "groups", "width_per_group", "growth_rate"),
@@ -47,11 +47,11 @@ class Torchvision(Library):
         return _homes()
 
     def known_options(self, name: str, options: Options) -> Options:
-        return listed_only(self, options, SHAPING)
+        return listed_only(self, options, SHAPE_OPTIONS)
 
     def build(self, name: str, options: Options) -> nn.Module:
         if name not in _homes():
-            raise unknown(self, name)
+            raise unknown_network(self, name)
         models = importlib.import_module("torchvision.models")
         return models.get_model(name, **{"weights": None, **options})
 
@@ -82,7 +82,7 @@ class Torchvision(Library):
 
 
 def _homes() -> dict[str, str]:
-    """Names of the classifiers, each with the module that defines it."""
+    """Return the names of the classifiers, each with the module that defines it."""
     import_torchvision()
     models: Any = importlib.import_module("torchvision.models")
     names = models.list_models(module=models)
@@ -97,7 +97,7 @@ def import_torchvision(library: str = "torchvision") -> ModuleType:
     for the complaint where it is not installed.
     """
     try:
-        return imported("torchvision", f"Networks of {library} need", extra="vision")
+        return import_optional("torchvision", f"Networks of {library} need", extra="vision")
     except RuntimeError as error:
         if "torchvision::nms" not in str(error):
             raise

@@ -18,16 +18,16 @@ from vinets.models.libraries.base import (
     Library,
     Normalisation,
     Options,
-    imported,
+    import_optional,
     pair_of,
-    unknown,
+    unknown_network,
 )
 from vinets.models.libraries.torchvision import import_torchvision
-from vinets.models.sources import nested_items, without_fetching
+from vinets.models.records import nested_items, without_fetching
 
 # Fields by which a config names a network that is fetched or defined elsewhere.
-ELSEWHERE = frozenset({"architecture", "backbone", "backbone_config", "quantization_config"})
-PROCESSOR = "preprocessor_config.json"  # lies beside the weights of a published network
+OTHER_NETWORKS = frozenset({"architecture", "backbone", "backbone_config", "quantization_config"})
+PROCESSOR = "preprocessor_config.json"  # published networks have it next to their weights
 
 
 class Transformers(Library):
@@ -61,14 +61,14 @@ class Transformers(Library):
             ) from None
 
     def _class(self, name: str) -> Any:
-        """The class of that name, if it is one of networks."""
+        """Return the class of that name, if it is one of networks."""
         transformers = import_transformers()
         # In the list, a name is public; in capitals, it is no module, which this would import.
         listed = name in transformers.__all__ and name[:1].isupper()
         cls: Any = getattr(transformers, name) if listed else None
         is_class = isinstance(cls, type) and issubclass(cls, transformers.PreTrainedModel)
         if not is_class or cls.config_class is None:  # None: a base class
-            raise unknown(self, name)
+            raise unknown_network(self, name)
         return cls
 
     def candidates(self, model: Any) -> Iterator[tuple[str | None, Options]]:
@@ -86,13 +86,13 @@ class Transformers(Library):
         return {**options, "config": {**config, "num_labels": count}}
 
     def normalisation(self, model: nn.Module, weights: Path | None) -> Normalisation | None:
-        beside = None if weights is None else weights.parent / PROCESSOR
-        if beside is None or not beside.is_file():
+        path = None if weights is None else weights.parent / PROCESSOR
+        if path is None or not path.is_file():
             return None
-        told = read_json(beside)
-        if not isinstance(told, dict) or told.get("do_normalize") is False:
+        facts = read_json(path)
+        if not isinstance(facts, dict) or facts.get("do_normalize") is False:
             return None
-        return pair_of(told.get("image_mean"), told.get("image_std"))
+        return pair_of(facts.get("image_mean"), facts.get("image_std"))
 
 
 def _config(options: Options) -> Options:
@@ -103,14 +103,18 @@ def _config(options: Options) -> Options:
 
 
 def _known(name: str, kind: Any, config: Options) -> Options:
-    """What a config says that its class knows about, parts of their own included.
+    """Return what a config says that its class knows about, parts of their own included.
 
     Other keys can rename those that are refused, or be read by code that expects to be trusted. A
     part whose class the config itself names could be a network of any library.
     """
     _without_others(name, {"class": {"model_type": kind.model_type}, "asked": config})
-    parts, fields = kind.sub_configs, _fields(kind)
-    if ELSEWHERE & fields or not all(hasattr(part, "model_type") for part in parts.values()):
+    parts = kind.sub_configs
+    if dataclasses.is_dataclass(kind):
+        fields = {field.name for field in dataclasses.fields(kind)}
+    else:  # before release 5
+        fields = set(inspect.signature(kind.__init__).parameters)
+    if OTHER_NETWORKS & fields or not all(hasattr(part, "model_type") for part in parts.values()):
         raise ValueError(f"{name} is built on another network, which is not supported")
     usual = fields | kind().to_dict().keys()
     known = {key: value for key, value in config.items() if key in usual | {"num_labels"}}
@@ -124,15 +128,8 @@ def _known(name: str, kind: Any, config: Options) -> Options:
     return known
 
 
-def _fields(kind: Any) -> set[str]:
-    """What a config of that class is made from; before release 5 it is no dataclass."""
-    if dataclasses.is_dataclass(kind):
-        return {field.name for field in dataclasses.fields(kind)}
-    return set(inspect.signature(kind.__init__).parameters)
-
-
 def _without_others(name: str, config: Options) -> None:
-    """Refuse a config that names another network, for that name may be an address."""
+    """Refuse a config that names another network, because that name may be an address."""
     for key, value in nested_items(config):
         if key in ("backbone", "backbone_config") and value is not None:
             raise ValueError(f"{name} is built on another backbone, which is not supported")
@@ -144,4 +141,4 @@ def import_transformers() -> ModuleType:
     """Import transformers; it uses torchvision where that is installed."""
     if importlib.util.find_spec("torchvision") is not None:
         import_torchvision("transformers")
-    return imported("transformers", "Networks of transformers need", extra="hf")
+    return import_optional("transformers", "Networks of transformers need", extra="hf")

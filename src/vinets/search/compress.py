@@ -1,0 +1,281 @@
+"""A small network within a budget, from a trained one: the whole search in one call."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import torch
+from torch import nn
+
+from vinets.core.device import resolve_device
+from vinets.core.executors import open_executor
+from vinets.core.files import locked, write_json, write_text
+from vinets.core.options import flat
+from vinets.core.plain import as_plain
+from vinets.core.progress import Progress
+from vinets.core.settings import SearchOptions
+from vinets.data.source import DataSplit, Source, require_split
+from vinets.data.sources import limit_source, split_source
+from vinets.export import EXPORT_FORMATS, ExportedNetwork, export_network, open_exported
+from vinets.measure import Throughput, evaluate, machine
+from vinets.measure.level import over_images
+from vinets.networks.network import CutNetwork
+from vinets.networks.seen import refuse_seen
+from vinets.report import html
+from vinets.runs.setup import Origin, Setup, wrong_answers
+from vinets.search.budget import Budget, parse_budget
+from vinets.search.cost import LONG_WINDOWS, WINDOWS, in_turns, relative_spread
+from vinets.search.page import search_page
+from vinets.search.result import Attempt, SearchResult
+from vinets.search.rounds import Search
+from vinets.search.space import INT8, CommandWords
+
+FINE = 0.5  # points that one example may be worth without a note, whatever the drop
+BUSY = 0.15  # spread of the uncut network's time, as a share, from which the machine was busy
+
+
+@flat(searching=SearchOptions)
+def compress(
+    model: nn.Module,
+    data: DataSplit,
+    budget: str | Iterable[str] | Budget,
+    *,
+    searching: SearchOptions,
+    out: str | Path | None = None,
+    validation: Source | None = None,
+    seed: int = 0,
+    device: torch.device | str = "auto",
+    jobs: int | str = 1,
+    origin: Origin = Origin(),  # noqa: B008 - frozen
+    words: CommandWords = CommandWords(),  # noqa: B008 - frozen
+    progress: Progress | str | None = "auto",
+) -> SearchResult:
+    """Find a small network that does what ``model`` does, within a budget.
+
+    Cuts of the network and heads behind them are tried in rounds: for an eighteenth of the epochs,
+    a third of them for a sixth, and the last few to the end. Plain heads take part like polynomial
+    ones. Everything is tuned, with the network itself as the teacher.
+
+    Parameters
+    ----------
+    model : Module
+        The pretrained classifier. It is moved to ``device``, and its weights do not change.
+    data : DataSplit
+        Examples to train on, and examples to test on.
+    budget : str, list of str or Budget
+        What it may lose and cost: ``"drop=0.5"`` (points), ``"params=1e6"``, ``"size=4MB"``,
+        ``"macs=50%"``, ``"latency=2ms@cpu,batch=1"``; shares of what the network has, such as
+        ``"params=10%"``. With a drop, the smallest network that keeps to it is wanted; without,
+        the most accurate.
+    out : path or None, default=None
+        Folder for everything, from which the same call goes on where it was interrupted.
+    validation : data source or None, default=None
+        Examples to choose by, which the network was not trained on; None takes half of the test
+        part, and tests on the other half.
+    searching : SearchOptions
+        Or its fields as keywords: ``epochs`` of the last round, 36; how many ``cuts`` are tried at
+        most, 10; a ``limit`` on the training examples; whether the uncut and the chosen network
+        are measured in ``int8``, too.
+    jobs : int or str, default=1
+        Trainings of a round side by side, in processes that share the device; or the address of a
+        cluster, see :func:`vinets.core.executors.open_executor`, whose workers have to see ``out``.
+    origin : Origin
+        For the record, and for a warning where the network is less accurate than it was.
+    words : CommandWords
+        How the commands that repeat each network name this one and the data.
+
+    Returns
+    -------
+    SearchResult
+        Every attempt, the choice, and the chosen network as ``network``.
+    """
+    begin = time.perf_counter()
+    wanted = parse_budget(budget)
+    with ExitStack() as stack:
+        folder = Path(out if out is not None else stack.enter_context(TemporaryDirectory()))
+        stack.enter_context(locked(folder))
+        setup, final = divide(
+            model, data, searching.limit, validation=validation, seed=seed, device=device
+        )
+        setup.warn_of_low_accuracy(origin.stated)
+        executor = stack.enter_context(open_executor(jobs))
+        search = Search(setup, wanted, folder, searching, seed, executor, progress)
+        search.prepare()
+        attempts = [
+            replace(one, command=search.command(words, one, searching.limit))
+            for one in search.run()
+        ]
+        chosen, met = search.choose(attempts)
+        name = None if chosen is None else chosen.name
+        split = replace(data, test=final)
+        measured, facts = measure(search, attempts, name, split, words, int8=searching.int8)
+        network = setup.model if chosen is None else search.network(chosen)
+        saved = ""
+        if out is not None and isinstance(network, CutNetwork):
+            network.save_pretrained(folder)
+            saved = str(out) if words == CommandWords() else words.saved
+        few = 100 / len(setup.test)  # points that one example is worth
+        if wanted.drop is not None and few > max(wanted.drop, FINE):
+            facts["notes"] += (
+                f"The choice rests on {len(setup.test):,} validation examples: one of them is "
+                f"{few:.1f} points, and a difference of {wanted.drop:g} cannot be seen. Use more "
+                "test examples, or allow a larger drop.",
+            )
+        result = SearchResult(
+            data=data.name,
+            budget=wanted,
+            uncut=measured.pop("uncut"),
+            attempts=tuple(measured.values()),
+            chosen=name,
+            met=met,
+            validation=len(setup.test),
+            tested=len(final),
+            seconds=time.perf_counter() - begin,
+            command=origin.command,
+            machine=machine(setup.device),
+            saved=saved,
+            network=network,
+            **facts,
+        )
+        write_json(folder / "results.json", as_plain(result))
+        write_text(folder / "report.html", html(search_page(result)))
+        return result
+
+
+def divide(
+    model: nn.Module,
+    data: DataSplit,
+    limit: int | None = None,
+    *,
+    validation: Source | None = None,
+    seed: int = 0,
+    device: torch.device | str = "auto",
+) -> tuple[Setup, Source]:
+    """Return the network with examples to train on and to choose by, and those to test on."""
+    require_split("compress", data)
+    for tested in (data, validation):
+        if tested is not None:
+            refuse_seen("uncut", model, tested)
+    held, final = validation, data.test
+    if held is None:
+        # Nobody trained on these examples; training images flatter a network that knows them.
+        held, final = split_source(data.test, 0.5, seed)
+    split = replace(data, train=limit_source(data.train, limit, seed), test=held)
+    return Setup("uncut", model, split, resolve_device("compress", device)), final
+
+
+def measure(
+    search: Search,
+    attempts: Iterable[Attempt],
+    chosen: str | None,
+    data: DataSplit,
+    words: CommandWords,
+    *,
+    int8: bool,
+) -> tuple[dict[str, Attempt], dict[str, Any]]:
+    """Test the finalists and the uncut network, once, and time them in turns.
+
+    Everything is tested on the test part of ``data``. With ``int8``, the uncut and the chosen
+    network are measured in int8 as well, calibrated on the training part.
+
+    Returns
+    -------
+    attempts : dict of str to Attempt
+        All attempts by name, and the uncut network as "uncut".
+    facts : dict
+        The fields ``batch``, ``recorded`` and ``notes`` of a result.
+    """
+    setup, notes, watch = search.setup, list[str](), search.watch
+    costs, accuracies = search.table.costs["uncut"], {0: setup.accuracy}
+    uncut = Attempt(None, costs, accuracies, command=words.evaluate())
+    measured = {one.name: one for one in (uncut, *attempts)}
+    networks: dict[str, nn.Module] = {"uncut": setup.model}
+    for name, one in measured.items():
+        if search.epochs in one.accuracies:
+            networks[name] = search.network(one)
+    wrong = {}
+    watch.start("testing", len(networks))
+    for name, network in networks.items():
+        wrong[name] = wrong_answers(network, data.test, setup.device)
+        watch.advance()
+    files: dict[str, ExportedNetwork] = {}
+    for name in ("uncut", *([] if chosen is None else [chosen])) if int8 else ():
+        made = quantize(search, measured[name], networks[name], data, words)
+        if isinstance(made, str):
+            notes.append(made)
+        else:
+            files[name], measured[name] = made
+    budget, count = search.budget, len(data.test)
+    where = resolve_device("compress", budget.where or setup.device)
+    batch = budget.batch if budget.latency else search.space.batch
+    turns = dict(networks)
+    if where.type == "cpu":  # files run there
+        turns |= {f"{name} in int8": file for name, file in files.items()}
+    windows = LONG_WINDOWS if budget.latency else WINDOWS
+    timed = in_turns(turns, setup.test.example(batch), batch, where, watch, windows)
+    for name in networks:
+        one = replace(measured[name], test=1 - len(wrong[name]) / count, **_speed(timed, name))
+        if name != "uncut":
+            interval = over_images([(wrong[name], wrong["uncut"], count)]).interval
+            one = replace(one, interval=interval)
+        if one.int8 is not None:
+            speed = _speed(timed, f"{name} in int8")
+            cost = replace(one.int8.cost, latency=speed.get("latency"), spread=speed.get("spread"))
+            one = replace(one, int8=replace(one.int8, cost=cost, **speed))
+        measured[name] = one
+    spread = relative_spread(timed["uncut"])
+    if spread > BUSY:
+        notes.append(
+            f"The machine was busy while networks were timed: the speed of the uncut network "
+            f"varied by ± {spread:.0%} from one window to the next. Time them again with vinets "
+            "bench when nothing else runs."
+        )
+    recorded = timed["uncut"].recorded
+    return measured, {"batch": batch, "recorded": recorded, "notes": tuple(notes)}
+
+
+def _speed(timed: Mapping[str, Throughput], name: str) -> dict[str, Any]:
+    """Return the fields of an attempt that a timing fills; none if there was no timing."""
+    if name not in timed:
+        return {}
+    one, seconds = timed[name], timed[name].latency_ms / 1e3
+    return {"speed": one.median, "latency": seconds, "spread": seconds * relative_spread(one)}
+
+
+def quantize(
+    search: Search, one: Attempt, network: nn.Module, data: DataSplit, words: CommandWords
+) -> tuple[ExportedNetwork, Attempt] | str:
+    """Return a network in int8 with the attempt that it belongs to; or why there is none."""
+    kind = EXPORT_FORMATS[INT8]
+    missing = [package for package in kind.packages if find_spec(package) is None]
+    if missing:
+        return (
+            f"There is no int8 of {one.name}, because {missing[0]} is not installed: "
+            f'pip install "vinets[{kind.extra}]".'
+        )
+    search.watch.start("int8", 1)
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "int8.onnx"
+        options = {"data": data, "device": search.setup.device, "seed": search.seed}
+        try:
+            report = export_network(network, path, format=INT8, most_lost=100.0, **options)
+        except ValueError as error:
+            return f"There is no int8 of {one.name}: {error}"
+        file = open_exported(path)
+    validation = evaluate(file, search.setup.data.test, device="cpu").accuracy
+    search.watch.advance()
+    quantized = Attempt(
+        one.candidate,
+        replace(one.cost, stored=report.size),
+        {one.epochs: validation},
+        test=report.accuracy,
+        command=words.quantize(one.candidate is None, search.seed),
+    )
+    return file, replace(one, int8=quantized)

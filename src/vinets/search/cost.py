@@ -1,0 +1,214 @@
+"""The costs of candidates before any is trained: numbers stored, operations, time of a pass."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from statistics import fmean
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import nn
+
+from vinets.core.device import Inputs, RecordingError, each, resolve_device
+from vinets.core.progress import Progress
+from vinets.measure import Throughput, flops, measure_speed
+from vinets.search.budget import LIMITS, Budget, Cost
+from vinets.search.space import Candidate, Space
+
+try:
+    import resource
+except ImportError:  # Windows does not have it, so plans do not say the memory of the CPU there
+    resource = None  # type: ignore[assignment]
+
+NEAREST = 6  # candidates that are tried where none is within the limits
+WINDOWS = {"repeats": 5, "seconds": 0.1}
+LONG_WINDOWS = {"repeats": 15, "seconds": 0.2}  # for latencies that are close to the limit
+CLOSE = 1.25  # factor from the limit within which a latency is close to it
+TIMED_CUTS = 3  # cuts behind which steps of training are timed
+
+
+@dataclass
+class CostTable:
+    """Costs by the name of a candidate or "uncut", as the folder of a search keeps them."""
+
+    REMOVED: ClassVar = ("signals", "machine")
+
+    costs: dict[str, Cost] = field(default_factory=dict)
+    timed: str = ""  # device and batch of the latencies
+    diverged: dict[str, str] = field(default_factory=dict)  # trials by name, and what they said
+
+    def measure(self, space: Space, budget: Budget, progress: Progress) -> bool:
+        """Measure what the budget asks for and is not known; return whether anything was."""
+        where, timed = budget.where or str(space.setup.device), ""
+        if budget.latency:
+            timed = f"{where}, batch {budget.batch}"
+            try:
+                resolve_device("compress", where)
+            except ValueError:
+                raise ValueError(
+                    f"There is no device {where!r} here to measure the latency on. Pass cpu or "
+                    "cuda."
+                ) from None
+        else:  # latencies of another budget say nothing here
+            self.costs = {
+                name: replace(cost, latency=None, spread=None) for name, cost in self.costs.items()
+            }
+            self.timed = ""
+        others = replace(
+            budget, limits={k: limit for k, limit in budget.limits.items() if k != "latency"}
+        )
+        names = ["uncut", *(one.name for one in space.candidates)]
+        counted = ["parameters", *(LIMITS[kind].cost for kind in others.limits)]
+        if all(
+            name in self.costs and getattr(self.costs[name], cost) is not None
+            for name in names
+            for cost in counted
+        ):
+            wanted = ["uncut", *(one.name for one in self.within(others, space.candidates))]
+            known = all(self.costs[name].latency is not None for name in wanted)
+            if not timed or (timed == self.timed and known):
+                return False
+        networks = self._count(space, "macs" in budget.limits, progress)
+        if timed:
+            wanted = ["uncut", *(one.name for one in self.within(others, space.candidates))]
+            example = space.setup.test.example(budget.batch)
+            some = {name: networks[name] for name in wanted}
+            for name, pair in time_passes(some, example, budget, where, progress).items():
+                self.costs[name] = replace(self.costs[name], latency=pair[0], spread=pair[1])
+        self.timed = timed
+        return True
+
+    def _count(self, space: Space, macs: bool, progress: Progress) -> dict[str, nn.Module]:
+        """Count what untrained networks store and, on demand, compute; return the networks."""
+        setup = space.setup
+        example = each(setup.test.example(), lambda tensor: tensor.to(setup.device))
+
+        def cost(network: nn.Module, parameters: int) -> Cost:
+            # A multiply-add is two operations.
+            return Cost(parameters, macs=flops(network, example) // 2 if macs else None)
+
+        networks: dict[str, nn.Module] = {"uncut": setup.model}
+        self.costs = {"uncut": cost(setup.model, setup.parameters)}
+        progress.start("sizes", len(space.candidates))
+        for one, network in space.networks(space.candidates):
+            networks[one.name] = network
+            self.costs[one.name] = cost(network, sum(network.parts().values()))
+            progress.advance()
+        return networks
+
+    def within(self, budget: Budget, candidates: Sequence[Candidate]) -> list[Candidate]:
+        """Return the candidates within the limits; the nearest to them where there are none."""
+        uncut = self.costs["uncut"]
+        allowed = [one for one in candidates if budget.allows(self.costs[one.name], uncut)]
+        if allowed:
+            return allowed
+        near = sorted(candidates, key=lambda one: budget.excess(self.costs[one.name], uncut))
+        return near[:NEAREST]
+
+
+def time_passes(
+    networks: Mapping[str, nn.Module],
+    example: Inputs,
+    budget: Budget,
+    where: str,
+    progress: Progress,
+) -> dict[str, tuple[float, float]]:
+    """Return the seconds of a forward pass of each network, and their standard deviation.
+
+    The network "uncut" takes turns with the others whenever some are timed, because a busy machine
+    slows both: what counts is the ratio of the two, times the shortest time of the uncut network.
+    Nothing is called too slow by one timing. What is far beyond the limit is timed once more, and
+    what is close to it for longer, because a few short windows do not tell on which side it is.
+    """
+    assert budget.latency is not None
+    ratios: dict[str, float] = {}
+    spreads: dict[str, float] = {}  # shares of the time
+    repeated: set[str] = set()
+    settled: set[str] = {"uncut"}  # timed for long
+    shortest, names, windows = math.inf, [*networks], WINDOWS
+    while names:
+        turns = {name: networks[name] for name in dict.fromkeys(("uncut", *names))}
+        timed = in_turns(turns, example, budget.batch, where, progress, windows)
+        uncut = timed["uncut"].latency_ms
+        if windows is LONG_WINDOWS:
+            settled |= turns.keys()
+        if ratios:
+            repeated |= turns.keys()
+        ratios |= {name: one.latency_ms / uncut for name, one in timed.items()}
+        spreads |= {name: relative_spread(one) for name, one in timed.items()}
+        shortest = min(shortest, uncut / 1e3)
+        limit = budget.latency.of(shortest) / shortest
+        far = [name for name, ratio in ratios.items() if ratio > CLOSE * limit]
+        close = [name for name, ratio in ratios.items() if limit / CLOSE < ratio <= CLOSE * limit]
+        names, windows = [name for name in far if name not in repeated | settled], WINDOWS
+        if not names:
+            names, windows = [name for name in close if name not in settled], LONG_WINDOWS
+    seconds = {name: ratio * shortest for name, ratio in ratios.items()}
+    return {name: (took, took * spreads[name]) for name, took in seconds.items()}
+
+
+def relative_spread(timed: Throughput) -> float:
+    """Return the standard deviation of the windows as a share of their mean."""
+    return timed.std / timed.mean
+
+
+def in_turns(
+    networks: Mapping[str, nn.Module],
+    example: Inputs,
+    batch: int,
+    where: torch.device | str,
+    progress: Progress,
+    windows: Mapping[str, Any] = WINDOWS,
+) -> dict[str, Throughput]:
+    """Measure how fast networks are at a batch size, window by window in turns.
+
+    On a GPU, passes are recorded, because launching the kernels of small networks one by one takes
+    longer than running them, and times then tell how busy the host is. If one of the networks
+    cannot be recorded, none is.
+    """
+    options = {"batch_sizes": (batch,), "device": where, **windows}
+    timed: dict[str, list[Throughput]] = {}
+    progress.start("timing", 1)
+    if resolve_device("compress", where).type == "cuda":
+        with suppress(RecordingError):
+            timed = measure_speed(networks, example, recorded=True, **options)
+    if not timed:
+        timed = measure_speed(networks, example, **options)
+    progress.advance()
+    return {name: one for name, (one,) in timed.items()}
+
+
+def expect(
+    space: Space, rounds: Sequence[tuple[int, int]], progress: Progress
+) -> tuple[float, int | None]:
+    """Return how many seconds and bytes a search will take, from a few steps of training.
+
+    The steps are timed behind some cuts, and interpolated between these by the operations of each.
+    Bytes are None where the system does not tell. The ``rounds`` are how many candidates are
+    trained for how many epochs.
+    """
+    setup, last = space.setup, len(space.cuts) - 1
+    ordered = sorted(space.cuts, key=lambda point: point.macs)
+    places = sorted({round(i * last / (TIMED_CUTS - 1)) for i in range(TIMED_CUTS)})
+    points = [ordered[i] for i in places]
+    progress.start("cuts at which steps are timed", len(points))
+    seconds = []
+    for point in points:
+        first = next(one for one in space.candidates if one.cut == point.name)
+        seconds.append(space.seconds_per_example(first))
+        progress.advance(1, point.name)
+    macs, known = {point.name: point.macs for point in space.cuts}, [one.macs for one in points]
+    rates = [float(np.interp(macs[one.cut], known, seconds)) for one in space.candidates]
+    examples = sum(count * epochs for count, epochs in rounds) * len(setup.train)
+    memory = None
+    if setup.device.type == "cuda":
+        memory = torch.cuda.max_memory_allocated(setup.device)
+    elif resource is not None:
+        unit = 1 if sys.platform == "darwin" else 1024  # bytes
+        memory = unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return examples * fmean(rates), memory

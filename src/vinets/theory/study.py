@@ -1,0 +1,466 @@
+r"""The bounds of the paper for one network and one cut, with the corollary on margins.
+
+The margin of an example is the logit of its label minus the largest other logit, and
+:math:`L_\gamma` the share of the m examples with a margin of at most :math:`\gamma`. With
+probability at least :math:`1 - \delta`, for every :math:`\gamma > 0`,
+
+.. math::
+
+    P[\text{error}] \le L_\gamma + O\Bigl(
+        \frac{\|X\|_{2,2}\, R \ln \omega}{\gamma\, m} + \sqrt{\frac{\ln(1/\delta)}{m}}\Bigr),
+    \qquad \|X\|_{2,2}^2 = \sum_i \|x_i\|^2,
+
+with spectral complexity R and width :math:`\omega`. This is the form ``theorem``, that of Bartlett,
+Foster and Telgarsky (2017), theorem 1.1. The paper prints :math:`\gamma\sqrt{m}` in the
+denominator, the form ``printed``. As :math:`\|X\|_{2,2}` grows as :math:`\sqrt{m}` itself, the
+printed term does not fall with more examples.
+
+**What is compared, and what is not.** The O(.) hides a constant, and in the theorem logarithms
+too. Sums are taken with constant 1 here, so no value is a certificate, above 1 or below. The ratio
+of two complexity terms is free of the constant; see :meth:`MarginBound.ratio_to`. The theorem is
+also for activations that are fixed before the examples are drawn and map 0 to 0: biases, and
+degrees of monomials chosen on the same examples, go beyond its text.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor, nn
+
+from vinets.core.checks import one_of, parameter_error
+from vinets.core.device import Inputs, call, device_of, evaluating, logits_of
+from vinets.core.options import check_value, flat, whole
+from vinets.core.plain import as_plain
+from vinets.core.settings import AdviceOptions
+from vinets.latent.cut import resolve_cut, truncate
+from vinets.latent.reader import LatentReader
+from vinets.networks.network import CutNetwork
+from vinets.theory.advisor import Advice, Split, advise, split_at
+from vinets.theory.complexity import CutComplexity, cut_complexity, spectral_complexity
+from vinets.theory.layers import Layer, read_layers
+from vinets.theory.norms import Complexity, LayerNorms
+
+CURVE_POINTS = 60
+QUANTILES = (0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9)
+Batches = Iterable[tuple[Inputs, Tensor]]
+Numbers = TypeVar("Numbers", float, NDArray[np.float64])
+
+
+def margins(logits: Tensor, labels: Tensor) -> Tensor:
+    """Subtract the largest other logit from that of the label, in float64 of shape (m,).
+
+    Logits (m, K) are finite, for two classes or more, and labels (m,) integers from 0 to K - 1.
+    """
+    if not isinstance(logits, Tensor) or logits.ndim != 2 or logits.shape[1] < 2:
+        accepted = "a tensor of shape (m, K) with two classes or more"
+        shape = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
+        raise parameter_error("margins", "logits", accepted, shape)
+    integers = not (labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool)
+    if labels.shape != logits.shape[:1] or not integers:
+        got = f"{labels.dtype} of shape {tuple(labels.shape)}"
+        raise parameter_error("margins", "labels", f"{len(logits)} integers, one an example", got)
+    wide, index = logits.detach().double(), labels.to(logits.device, torch.int64)[:, None]
+    if not wide.isfinite().all():
+        raise parameter_error("margins", "logits", "finite", "nan or inf")
+    if ((index < 0) | (index >= wide.shape[1])).any():
+        got = f"labels from {int(index.min())} to {int(index.max())}"
+        raise parameter_error("margins", "labels", f"from 0 to {wide.shape[1] - 1}", got)
+    # Out of place: the label's own logit must not win among the others, but is still needed.
+    others = wide.scatter(1, index, -math.inf).amax(1)
+    return wide.gather(1, index)[:, 0] - others
+
+
+def network_width(layers: Iterable[Layer], extra: Sequence[int] = ()) -> int:
+    r"""Find the width :math:`\omega`: the most numbers that any layer takes or returns.
+
+    By the rule ``stacked``, what a residual block carries beside its branch counts. ``extra`` are
+    sizes of layers that are not among them: for a VI-Net, the rows of W_M, W_C and W_F.
+    """
+    sizes = list(extra)
+    for layer in layers:
+        sizes.append(math.prod(layer.input_shape))
+        sizes.append(math.prod(layer.output_shape) + layer.carried)
+    if not sizes or min(sizes) < 1:
+        accepted = "one or more layers, all sizes positive"
+        raise parameter_error("network_width", "layers", accepted, f"sizes {sizes}")
+    return int(max(sizes))
+
+
+@dataclass(frozen=True, eq=False)
+class MarginBound:
+    r"""The margins of m examples, and the right-hand side of the corollary with constant 1.
+
+    The sum is **no certificate**. It shows how its parts trade off against each other; what may be
+    compared between networks is the ratio of complexity terms, by :meth:`ratio_to`.
+
+    Examples
+    --------
+    >>> bound = MarginBound([2.0, 4.0, 1.0, 3.0], log10_R=0.0, input_norm=1.0, width=8)
+    >>> bound.error, bound.loss(2.0), bound.quantiles(0.5)
+    (0.0, 0.5, 2.0)
+    >>> round(bound.complexity_term(2.0), 4), round(bound.confidence_term, 4), bound.vacuous
+    (0.2599, 1.073, True)
+    """
+
+    margins: NDArray[np.float64]  # (m,), finite; kept sorted, in float64 and read-only
+    log10_R: float  # R itself may overflow
+    input_norm: float  # ||X||_2,2 of the same examples
+    width: int  # omega, of network_width
+    delta: float = 0.01  # the probability with which the bound may fail
+    form: Literal["theorem", "printed"] = "theorem"  # see the module's text
+
+    def __post_init__(self) -> None:
+        owner = "MarginBound"
+        one_of(owner, "form", self.form, ("theorem", "printed"))
+        values = np.sort(np.asarray(self.margins, dtype=np.float64), axis=None)
+        vector = np.ndim(self.margins) == 1 and len(values) > 0 and bool(np.isfinite(values).all())
+        domains = {
+            "margins": (vector, "a vector of finite numbers, at least one"),
+            "log10_R": (self.log10_R < math.inf, "a number below infinity"),  # R = 0 has -inf
+            "input_norm": (0 < self.input_norm < math.inf, "a positive finite number"),
+            "width": (self.width >= 2, "an integer of 2 or more"),
+            "delta": (0 < self.delta < 1, "a float between 0 and 1"),
+        }
+        for name, (holds, accepted) in domains.items():
+            if not holds:
+                raise parameter_error(owner, name, accepted, getattr(self, name))
+        values.flags.writeable = False  # np.sort has made a copy: the caller's array stays as it is
+        object.__setattr__(self, "margins", values)
+
+    @classmethod
+    def measure(
+        cls, network: nn.Module, batches: Batches, log10_R: float, width: int
+    ) -> MarginBound:
+        """Run a classifier over examples, and keep their margins and the norm of the inputs.
+
+        The network returns logits (b, K), or an object with such ``logits``. It runs in eval mode
+        without gradients where it lies; its training flags stay as they were. For the corollary
+        the batches are the training examples, each once and not augmented.
+
+        Examples
+        --------
+        >>> batch = torch.tensor([[3.0, 4.0]]), torch.tensor([1])
+        >>> found = MarginBound.measure(nn.Identity(), [batch], log10_R=0.0, width=2)
+        >>> found.margins.tolist(), found.input_norm
+        ([1.0], 5.0)
+        """
+        parts, square, device = [torch.empty(0)], 0.0, device_of(network)
+        with evaluating(network):
+            for inputs, labels in batches:
+                if not isinstance(inputs, Tensor):
+                    raise ValueError(
+                        "The corollary needs one tensor as the input of the network, because it "
+                        f"takes the norm of the inputs. Got {type(inputs).__name__} instead."
+                    )
+                logits = logits_of(call(network, inputs.to(device)))
+                parts.append(margins(logits, labels).cpu())
+                # In float64, because there may be millions of squares.
+                square += float(inputs.double().square().sum())
+        if len(parts) == 1:
+            raise ValueError("The batches given to the corollary hold no examples. Pass some.")
+        return cls(torch.cat(parts).numpy(), log10_R, math.sqrt(square), width)
+
+    def loss(self, gamma: Numbers) -> Numbers:
+        r"""Return the margin loss :math:`L_\gamma`: the share of margins of at most ``gamma``."""
+        if np.isnan(gamma).any():
+            raise parameter_error("MarginBound.loss", "gamma", "a number", "nan")
+        count = np.searchsorted(self.margins, gamma, side="right")
+        return _like_numbers(count / len(self.margins))
+
+    def quantiles(self, q: Numbers) -> Numbers:
+        """Return the smallest margin in the sample whose loss is at least ``q``, in [0, 1]."""
+        wanted = np.asarray(q, dtype=np.float64)
+        if not np.all((wanted >= 0) & (wanted <= 1)):
+            raise parameter_error("MarginBound.quantiles", "q", "from 0 to 1", q)
+        # The same division as in loss(), so that loss(quantiles(q)) >= q holds to the last digit.
+        losses = np.arange(1, len(self.margins) + 1) / len(self.margins)
+        return _like_numbers(self.margins[np.searchsorted(losses, wanted)])
+
+    @property
+    def error(self) -> float:
+        """The loss at 0: share of examples that are wrong, or undecided between two labels."""
+        return self.loss(0.0)
+
+    @property
+    def confidence_term(self) -> float:
+        r""":math:`\sqrt{\ln(1/\delta) / m}`."""
+        return math.sqrt(-math.log(self.delta) / len(self.margins))
+
+    def log10_complexity_term(self, gamma: Numbers) -> Numbers:
+        """Return the decimal logarithm of the complexity term, finite where that overflows."""
+        if not np.all(np.asarray(gamma) > 0):
+            raise parameter_error("MarginBound", "gamma", "positive", gamma)
+        power = 1.0 if self.form == "theorem" else 0.5
+        size = math.log10(self.input_norm) - power * math.log10(len(self.margins))
+        width = math.log10(math.log(self.width))
+        return _like_numbers(size + self.log10_R + width - np.log10(gamma))
+
+    def complexity_term(self, gamma: Numbers) -> Numbers:
+        r"""Return :math:`\|X\|_{2,2} R \ln(\omega) / (\gamma m)`, or the printed form of it."""
+        return _like_numbers(_power(self.log10_complexity_term(gamma)))
+
+    def value(self, gamma: Numbers) -> Numbers:
+        r"""Add :math:`L_\gamma` and both terms with constant 1. No certificate."""
+        return self.loss(gamma) + (self.complexity_term(gamma) + self.confidence_term)
+
+    def best(self) -> float:
+        """Find the margin with the smallest :meth:`value`.
+
+        The loss jumps at the margins of the sample and the complexity term falls between them, so
+        it is a number just below one of these. Beyond the largest, the loss is 1.
+        """
+        # From the largest down: where several are equal, or all overflow, the largest is taken.
+        below = np.nextafter(self.margins[::-1], -math.inf)
+        below = below[below > 0]
+        if not len(below):
+            raise ValueError("No margin is best, because no example has a positive margin.")
+        return float(below[np.argmin(self.value(below))])
+
+    @property
+    def vacuous(self) -> bool:
+        """Whether the smallest value is 1 or more. If not, it is still no certificate."""
+        return self.margins[-1] <= 0 or self.value(self.best()) >= 1
+
+    @property
+    def normalised(self) -> NDArray[np.float64]:
+        r"""The margins :math:`\gamma m / (\|X\|_{2,2} R)`, sorted.
+
+        They stay the same when the last layer is multiplied by a number, and so margins of
+        different networks have one unit.
+        """
+        R = float(_power(self.log10_R))
+        if not 0 < R < math.inf:
+            remedy = "Where R overflows, ratio_to() works in logarithms."
+            raise parameter_error("MarginBound", "R", "a positive finite number", R, remedy)
+        return self.margins / R / (self.input_norm / len(self.margins))
+
+    def ratio_to(self, other: MarginBound, quantile: float = 0.5) -> float:
+        r"""Divide the complexity term by that of ``other``, on the same examples at equal loss.
+
+        Each network has its own margin :math:`\gamma`, at which the loss is the smallest one of
+        ``quantile`` or more that both networks attain. Then only the complexity terms differ, and
+        the constant that the O(.) hides cancels. Below 1, the corollary favours this network.
+
+        Examples
+        --------
+        >>> near = MarginBound([1.0, 2.0], log10_R=3.0, input_norm=1.0, width=10)
+        >>> far = MarginBound([4.0, 8.0], log10_R=3.0, input_norm=1.0, width=10)
+        >>> round(near.ratio_to(far), 9)
+        4.0
+        """
+        both = (self, other)
+        counts = [len(bound.margins) for bound in both]
+        # Norms of the same examples, added up in another order, may differ in the last digits.
+        norms = math.isclose(self.input_norm, other.input_norm, rel_tol=1e-6)
+        if counts[0] != counts[1] or self.form != other.form or not norms:
+            raise ValueError(
+                "Only bounds on the same examples and in the same form compare. Got "
+                f"{counts[0]} and {counts[1]} examples, input norms {self.input_norm:g} and "
+                f"{other.input_norm:g}, and the forms {self.form!r} and {other.form!r}."
+            )
+        owner = "MarginBound.ratio_to"
+        if not 0 <= quantile <= 1:
+            raise parameter_error(owner, "quantile", "from 0 to 1", quantile)
+        # The losses that a network attains at its own margins; all of them unless margins tie.
+        common = np.intersect1d(self.loss(self.margins), other.loss(other.margins))
+        loss = float(common[np.searchsorted(common, quantile)])
+        gammas = [bound.quantiles(loss) for bound in both]
+        if min(gammas) <= 0:
+            accepted = "one at which both networks have a positive margin"
+            raise parameter_error(owner, "quantile", accepted, quantile, "Choose a larger one.")
+        if other.log10_R == -math.inf:
+            raise ValueError("Nothing compares with a network of spectral complexity 0.")
+        mine, theirs = (b.log10_complexity_term(g) for b, g in zip(both, gammas, strict=True))
+        return float(_power(mine - theirs))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON: a few quantiles, and a curve of the loss, not all values.
+
+        The curve has the margins at evenly spaced quantiles and the loss at each.
+        """
+        gammas, median = self.quantiles(np.linspace(0, 1, CURVE_POINTS)), self.quantiles(0.5)
+        return {
+            "margins": {
+                "examples": len(self.margins),
+                "error": self.error,
+                "mean": float(self.margins.mean()),
+                "smallest": float(self.margins[0]),
+                "quantiles": {str(q): self.quantiles(q) for q in QUANTILES},
+                "largest": float(self.margins[-1]),
+            },
+            "curve": {"gamma": gammas.tolist(), "loss": self.loss(gammas).tolist()},
+            "log10_R": self.log10_R,
+            "input_norm": self.input_norm,
+            "width": self.width,
+            "delta": self.delta,
+            "log10_complexity_at_median": self.log10_complexity_term(median)
+            if median > 0
+            else None,
+            "confidence": self.confidence_term,
+        }
+
+
+def _power(logarithm: ArrayLike) -> NDArray[np.float64]:
+    """Raise 10 to the given powers; infinity where that overflows."""
+    with np.errstate(over="ignore", under="ignore"):
+        return np.asarray(np.power(10.0, logarithm), dtype=np.float64)
+
+
+def _like_numbers(result: Any) -> Any:
+    """Return a float for a single number, else the array."""
+    return float(result) if np.ndim(result) == 0 else result
+
+
+@dataclass(frozen=True, eq=False)
+class Corollary:
+    """The corollary for the uncut network and for the one behind the cut, on the same examples."""
+
+    uncut: MarginBound
+    network: MarginBound
+
+    def ratio(self, quantile: float = 0.5) -> float | None:
+        """Divide the complexity term of the network by that of the uncut one at equal loss.
+
+        The constant of the O(.) cancels. None where a margin at this quantile is not positive.
+        """
+        # Too small a margin is a finding here, not a mistake of the caller.
+        try:
+            return self.network.ratio_to(self.uncut, quantile)
+        except ValueError:
+            return None
+
+
+@dataclass(frozen=True, eq=False)
+class Study:
+    """Spectral complexity of an uncut network and what may replace the layers behind a cut."""
+
+    cut: str  # the module behind which the network is cut
+    uncut: Complexity
+    split: Split  # layers that stay and layers that go
+    advice: Advice  # which heads are certified to be no more complex
+    network: CutComplexity | None = None  # a VI-Net, or a baseline, behind this cut
+    corollary: Corollary | None = None  # known with data and such a network, if its R is finite
+
+    @property
+    def log10_kappa(self) -> float | None:
+        """Decimal logarithm of the theorem's kappa: complexity of the network over uncut."""
+        if self.network is None:
+            return None
+        return self.network.whole.log10_R - self.uncut.log10_R
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values, for JSON."""
+        network = margins = None
+        if self.network is not None:
+            head = self.network.head
+            bounds = head.bounds and as_plain(head.bounds) | {"holds": head.bounds.holds}
+            network = self.network.whole.to_dict() | {
+                "log10_R_guaranteed": self.network.guaranteed.log10_R,
+                "variables_bound": head.variables_bound,
+                "bounds": bounds,
+            }
+        if self.corollary is not None:
+            levels = (0.1, 0.25, 0.5, 0.75, 0.9)
+            margins = {
+                "uncut": self.corollary.uncut.to_dict(),
+                "network": self.corollary.network.to_dict(),
+                "ratios": {str(q): self.corollary.ratio(q) for q in levels},
+            }
+        return {
+            "cut": self.cut,
+            "uncut": self.uncut.to_dict(),
+            "kept": [layer.name for layer in self.split.kept],
+            "removed": [layer.name for layer in self.split.removed],
+            "log10_kappa": self.log10_kappa,
+            "network": network,
+            "advice": self.advice.to_dict(),
+            "corollary": margins,
+        }
+
+
+@flat(advising=AdviceOptions)
+def study(
+    model: nn.Module,
+    cut: str | int,
+    example: Tensor,
+    *,
+    network: CutNetwork | None = None,
+    batches: Callable[[], Batches] | None = None,
+    components: int = 128,
+    seed: int = 0,
+    advising: AdviceOptions,
+) -> Study:
+    """Compute norms and bounds of a network and a cut, and of a network behind that cut.
+
+    Parameters
+    ----------
+    model : Module
+        The uncut network, which is cut as in :func:`vinets.build`.
+    example : Tensor
+        A batch of inputs; one is enough.
+    network : CutNetwork or None, default=None
+        A VI-Net or a baseline made of ``model`` at this cut.
+    batches : callable or None, default=None
+        Starts a pass over (inputs, labels), best the training data without augmentation; for the
+        corollary, which also needs ``network``.
+    components : int, default=128
+        Without a ``network``, the advice assumes a projection to this many principal components,
+        which are orthonormal: norms 1 and ``components``. A rescaling in front of it depends on
+        the data, so it counts only with a ``network``.
+    seed : int, default=0
+        As for :func:`spectral_complexity`.
+    advising
+        As for :func:`vinets.theory.advisor.advise`; the fields are keywords here, too.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from vinets.models import digits_cnn
+    >>> found = study(digits_cnn(), "relu2", torch.zeros(1, 1, 8, 8), components=16)
+    >>> [layer.name for layer in found.split.removed]
+    ['conv3', 'conv4', 'fc']
+    """
+    name = resolve_cut(model, cut, example)
+    if network is not None and network.record.cut != name:
+        raise ValueError(
+            f"the network is cut at {network.record.cut!r}, and the study is of {name!r}. Pass "
+            "the cut of the network."
+        )
+    uncut = spectral_complexity(model, example, seed=seed)
+    behind, corollary = None, None
+    if network is None:
+        backbone = truncate(model, name, example)
+        truncated = spectral_complexity(backbone, example, seed=seed)
+        check_value("study", "components", whole(), components)
+        with evaluating(backbone):
+            latents = LatentReader()(call(backbone, example[:1]))
+        # Principal components are a matrix of orthonormal rows, no more than there are latents.
+        before = [LayerNorms("projection", 1.0, float(min(components, latents[0].numel())))]
+    else:
+        behind = cut_complexity(network, example, seed=seed)
+        truncated = behind.backbone
+        # The bound on kappa replaces the head from the polynomials on; a baseline has none.
+        names = [layer.name for layer in behind.head.layers]
+        before = list(behind.head.layers[: names.index("W_M")] if "W_M" in names else ())
+    split = split_at(uncut, truncated, before)
+    with evaluating(model):
+        classes = logits_of(call(model, example[:1])).shape[1]
+    advice = advise(split, classes, advising=advising)
+    if network is not None and behind is not None and batches is not None:
+        log10_R = behind.whole.log10_R
+        # Products of unbounded forms have an infinite R, on which the corollary says nothing.
+        if math.isfinite(log10_R):
+            width = network_width(read_layers(model, example))
+            ours = network_width(read_layers(network.backbone, example), behind.head.sizes)
+            corollary = Corollary(
+                MarginBound.measure(model, batches(), uncut.log10_R, width),
+                MarginBound.measure(network, batches(), log10_R, ours),
+            )
+    return Study(name, uncut, split, advice, behind, corollary)

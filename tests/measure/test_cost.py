@@ -1,0 +1,266 @@
+from __future__ import annotations
+
+import gc
+import json
+import weakref
+from itertools import pairwise
+
+import pytest
+import torch
+from torch import nn
+
+from vinets.core.plain import as_plain
+from vinets.latent.cut import cut_points
+from vinets.measure import flops, sizes, stored_indices, stored_numbers
+from vinets.measure.cost import LiveTensors, peak_bytes
+from vinets.models import resnet18
+
+# --- size ----------------------------------------------------------------------------------
+
+
+class Layer(nn.Module):
+    """A parameter, a float table, an index table and a buffer that is not saved."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(3, 4))
+        self.register_buffer("table", torch.zeros(5))
+        self.register_buffer("indices", torch.zeros(7, 2, dtype=torch.int32))
+        self.register_buffer("mask", torch.zeros(6, dtype=torch.bool))
+        self.register_buffer("cache", torch.zeros(10), persistent=False)
+
+
+def test_floats_and_indices_are_counted_apart():
+    assert stored_numbers(Layer()) == 12 + 5 + 10
+    assert stored_indices(Layer()) == 14 + 6
+
+
+def test_a_resnet_stores_its_state_dict():
+    network = resnet18(10)
+    state = network.state_dict().values()
+    found = sizes(network)
+    assert found.total == sum(t.numel() for t in state if t.is_floating_point())
+    assert found.indices == sum(t.numel() for t in state if not t.is_floating_point())
+    assert found.parameters == 11_173_962 == found.total - 2 * 4800  # running means, variances
+    assert found.by_part == {"network": found.parameters}
+
+
+def test_shared_tensors_count_once_and_views_of_different_places_apart():
+    a, b = nn.Linear(4, 4, bias=False), nn.Linear(4, 4, bias=False)
+    assert stored_numbers(nn.ModuleList([a, b])) == 32
+    b.weight = a.weight
+    assert stored_numbers(nn.ModuleList([a, b])) == 16
+    b.weight = nn.Parameter(a.weight.detach())  # another tensor, the same memory
+    assert stored_numbers(nn.ModuleList([a, b])) == 16
+    both = torch.zeros(8, 4)
+    a.weight, b.weight = nn.Parameter(both[:4]), nn.Parameter(both[4:])
+    assert stored_numbers(nn.ModuleList([a, b])) == 32
+
+
+def test_meta_tensors_are_told_apart():
+    with torch.device("meta"):
+        assert stored_numbers(nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3))) == 24
+
+
+def test_parts_are_modules_or_counts():
+    class Network(nn.Sequential):
+        def parts(self):
+            return {"base": self[0], "coefficients": 99}
+
+    found = sizes(Network(nn.Linear(3, 2), nn.Linear(2, 1)))
+    assert found.by_part == {"base": 8, "coefficients": 99} and found.total == 11
+    assert json.loads(json.dumps(as_plain(found)))["by_part"]["base"] == 8
+
+
+def test_a_child_called_parts_is_no_list_of_parts():
+    network = nn.Module()
+    network.parts = nn.ModuleList([nn.Linear(3, 2)])
+    assert sizes(network).by_part == {"network": 8}
+
+
+def test_lazy_parameters_are_refused():
+    with pytest.raises(ValueError, match="Run one forward pass before counting"):
+        stored_numbers(nn.LazyLinear(3))
+
+
+# --- operations ----------------------------------------------------------------------------
+
+
+class Products(nn.Module):
+    """All products of neighbouring variables: one multiplication each."""
+
+    def __init__(self, variables):
+        super().__init__()
+        self.multiplications = variables - 1
+
+    def forward(self, z):
+        return z[..., 1:] * z[..., :-1]
+
+
+@pytest.mark.parametrize("batch", [1, 4])
+def test_layers_have_the_counts_of_the_formulas(batch):
+    def images(*shape):
+        return torch.zeros(batch, *shape)
+
+    assert flops(nn.Linear(7, 5), images(7)) == 2 * 7 * 5
+    assert flops(nn.Linear(7, 5), images(3, 7)) == 3 * 2 * 7 * 5
+    # 8 x 8 with stride 2 and padding 1 gives 4 x 4
+    conv = nn.Conv2d(3, 10, 3, stride=2, padding=1)
+    assert flops(conv, images(3, 8, 8)) == 2 * (4 * 4 * 10) * (3 * 3 * 3)
+    grouped = nn.Conv2d(6, 6, 3, groups=6)
+    assert flops(grouped, images(6, 8, 8)) == 2 * (6 * 6 * 6) * (3 * 3)
+    assert flops(nn.Sequential(nn.ReLU(), nn.BatchNorm1d(7)), images(7)) == 0
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+def test_attention_counts_whatever_kernel_torch_would_use(batch):
+    tokens, width, hidden = 5, 16, 32
+    layer = nn.TransformerEncoderLayer(width, 4, hidden, batch_first=True)
+    projections = 4 * 2 * tokens * width * width
+    attention = 2 * 2 * tokens * tokens * width
+    perceptron = 2 * 2 * tokens * width * hidden
+    expected = projections + attention + perceptron
+    assert flops(layer, torch.zeros(batch, tokens, width)) == expected
+    assert torch.backends.mha.get_fastpath_enabled()
+
+
+def test_products_with_a_vector_count():
+    class Score(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.direction = nn.Parameter(torch.ones(6))
+
+        def forward(self, x):
+            return x @ self.direction
+
+    assert flops(Score(), torch.zeros(4, 6)) == 12
+    assert flops(Score(), torch.zeros(4, 3, 6)) == 36
+
+
+def test_a_resnet_needs_two_operations_per_multiply_add():
+    network, image = resnet18(10), torch.zeros(1, 3, 32, 32)
+    assert flops(network, image) == 2 * cut_points(network, image)[-1].macs
+
+
+@pytest.mark.parametrize("batch", [1, 4])
+def test_stated_multiplications_count_once_per_position(batch):
+    network = nn.Sequential(Products(9), nn.Linear(8, 2))
+    assert flops(network, torch.zeros(batch, 9)) == 8 + 2 * 8 * 2
+    assert flops(network, torch.zeros(batch, 5, 9)) == 5 * (8 + 2 * 8 * 2)
+    twice = Products(9)
+    network = nn.Sequential(twice, nn.ConstantPad1d((0, 1), 0.0), twice)
+    assert flops(network, torch.zeros(batch, 9)) == 2 * 8
+
+
+def test_inputs_may_have_names():
+    class Named(nn.Linear):
+        def forward(self, pixels, scale):
+            return super().forward(pixels) * scale
+
+    batch = {"pixels": torch.zeros(4, 3), "scale": torch.zeros(4, 1)}
+    assert flops(Named(3, 2), batch) == 12
+
+
+def test_the_network_is_left_as_it_was():
+    network = nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3), Products(3)).train()
+    network[0].eval()
+    before = {k: v.clone() for k, v in network.state_dict().items()}
+    flops(network, torch.randn(4, 3))
+    assert [m.training for m in network.modules()] == [True, False, True, True]
+    assert all(torch.equal(v, before[k]) for k, v in network.state_dict().items())
+    assert not any(m._forward_hooks or m._forward_pre_hooks for m in network.modules())
+
+
+@pytest.mark.parametrize(
+    "example", [torch.zeros(0, 3), torch.tensor(1.0), {}, {"x": 3}, "image", [torch.zeros(1, 3)]]
+)
+def test_what_is_no_batch_is_refused(example):
+    with pytest.raises(
+        ValueError, match="'example' parameter of flops must be a tensor, or a dict"
+    ):
+        flops(nn.Linear(3, 2), example)
+
+
+def test_stated_multiplications_need_one_tensor():
+    class Pair(Products):
+        def forward(self, z):
+            return z, z
+
+    with pytest.raises(ValueError, match="must return one tensor"):
+        flops(Pair(3), torch.zeros(2, 3))
+
+
+# --- memory --------------------------------------------------------------------------------
+
+
+CPU = torch.device("cpu")
+
+
+class Chain(nn.Module):
+    """Each step holds its input and its output: widths a, b, c take max(a + b, b + c) at most."""
+
+    def __init__(self, *widths):
+        super().__init__()
+        pairs = pairwise(widths)
+        self.layers = nn.ModuleList(nn.Linear(a, b, bias=False) for a, b in pairs)
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+
+def chain_peak(widths, batch):
+    weights = sum(a * b for a, b in pairwise(widths))
+    first, *rest = widths
+    steps = [sum(rest[i : i + 2]) for i in range(len(rest) - 1)] or rest
+    return 4 * (weights + batch * (first + max(steps)))
+
+
+def test_a_chain_holds_two_activations_beside_weights_and_input():
+    for widths in [(10, 400, 20, 300, 30), (5, 6, 7), (50, 3)]:
+        network, x = Chain(*widths), torch.zeros(16, widths[0])
+        with torch.no_grad():
+            peak = peak_bytes(lambda n=network, x=x: n(x), [*network.parameters(), x], CPU)
+        assert peak == chain_peak(widths, 16)
+
+
+def test_what_is_kept_adds_up():
+    x = torch.zeros(256)
+
+    def keep():
+        kept = [x + i for i in range(5)]
+        return torch.stack(kept)
+
+    assert peak_bytes(keep, [x], CPU) == 1024 * (1 + 5 + 5)
+
+
+def test_views_and_in_place_operations_take_nothing():
+    x = torch.zeros(64, 64)
+    assert peak_bytes(lambda: x.t()[:3].reshape(-1).view(3, -1), [x], CPU) == 4 * (64 * 64 + 3 * 64)
+    assert peak_bytes(lambda: x.add_(1).view(-1)[5:].mul_(2), [x], CPU) == 4 * 64 * 64
+
+
+def test_memory_that_only_autograd_holds_still_counts():
+    x = torch.zeros(256, requires_grad=True)
+
+    def forward():
+        total = x.exp().sum()  # the backward pass needs the exponentials
+        return total + torch.zeros(512).sum()
+
+    x_and_exp, zeros, scalars = 2 * 1024, 2048, 64
+    assert x_and_exp + zeros <= peak_bytes(forward, [x], CPU) <= x_and_exp + zeros + scalars
+
+
+def test_shared_memory_counts_once():
+    x = torch.zeros(100)
+    assert LiveTensors([x, x[3:], x.view(10, 10)]).bytes == 400
+
+
+def test_following_ends_with_the_follower():
+    x = torch.zeros(100)
+    follower = LiveTensors([x])
+    gone = weakref.ref(follower)
+    del follower
+    gc.collect()
+    assert gone() is None

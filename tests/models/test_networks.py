@@ -1,0 +1,174 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+from sklearn.datasets import load_digits
+from sklearn.model_selection import train_test_split
+from torch import nn
+from torch.nn.functional import cross_entropy
+
+from vinets import cut_points, truncate
+from vinets.models import (
+    DigitsNet,
+    TextTransformer,
+    VisionTransformer,
+    channel_options,
+    create_model,
+    digits_cnn,
+    rebuild,
+    source_of,
+)
+
+IMAGE = torch.zeros(2, 3, 32, 32)
+GREY = torch.randn(3, 1, 8, 8, generator=torch.Generator().manual_seed(0))
+WORDS = torch.randint(30, (3, 7), generator=torch.Generator().manual_seed(0))
+
+
+def count(model: nn.Module) -> int:
+    return sum(p.numel() for p in model.parameters())
+
+
+@pytest.mark.parametrize(
+    ("name", "layers", "millions"),
+    [
+        ("resnet20", 20, 0.27),
+        ("resnet32", 32, 0.47),
+        ("resnet44", 44, 0.66),
+        ("resnet56", 56, 0.86),
+    ],
+)
+def test_the_networks_for_cifar_have_their_published_layers_and_parameters(name, layers, millions):
+    model = create_model(name, 10)
+    assert round(count(model) / 1e6, 2) == millions
+    # shortcuts do not count: their convolutions lie beside two others
+    weighted = [n for n, m in model.named_modules() if isinstance(m, nn.Conv2d | nn.Linear)]
+    assert sum("downsample" not in name for name in weighted) == layers
+    assert model(IMAGE).shape == (2, 10)
+
+
+def test_their_maps_halve_from_stage_to_stage():
+    model = create_model("resnet20", 10)
+    shapes = [tuple(truncate(model, f"layer{i}")(IMAGE).shape[1:]) for i in (1, 2, 3)]
+    assert shapes == [(16, 32, 32), (32, 16, 16), (64, 8, 8)]
+    assert "layer2.1.bn2" in {point.name for point in cut_points(model, IMAGE)}
+
+
+@pytest.mark.parametrize("name", ["resnet18", "resnet34"])
+def test_the_width_is_the_share_of_the_channels_in_every_layer(name):
+    whole, half = create_model(name, 10), create_model(name, 10, width=0.5)
+    pairs = zip(whole.modules(), half.modules(), strict=True)
+    channels = [(a.out_channels, b.out_channels) for a, b in pairs if isinstance(a, nn.Conv2d)]
+    assert channels and all(a == 2 * b for a, b in channels)
+    assert half(IMAGE).shape == (2, 10)
+    assert count(create_model(name, 10, width=1.0)) == count(whole)
+
+
+def test_records_from_before_there_were_narrow_networks_make_the_same_network():
+    options = {"blocks": [2, 2, 2, 2], "num_classes": 10, "maxpool": True}
+    model = rebuild({"library": "vinets", "name": "resnet", "options": options})
+    assert count(model) == count(create_model("resnet18", 10))
+
+
+def accuracy_after_training(epochs: int) -> float:
+    torch.manual_seed(0)
+    images, labels = load_digits(return_X_y=True)
+    train, test, y, y_test = train_test_split(
+        torch.tensor(images / 16, dtype=torch.float32).view(-1, 1, 8, 8),
+        torch.tensor(labels),
+        test_size=360,
+        random_state=0,
+    )
+    net = digits_cnn()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.05, momentum=0.9, nesterov=True)
+    for _ in range(epochs):
+        for batch in torch.randperm(len(y)).split(64):
+            optimizer.zero_grad()
+            cross_entropy(net(train[batch]), y[batch]).backward()
+            optimizer.step()
+    with torch.no_grad():
+        return (net.eval()(test).argmax(1) == y_test).double().mean().item()
+
+
+def test_a_few_epochs_read_the_digits():
+    assert accuracy_after_training(6) > 0.98
+
+
+def test_there_are_places_to_cut_at_several_depths_and_most_parameters_lie_behind_the_middle():
+    net = digits_cnn()
+    points = {p.name: p for p in cut_points(net, torch.zeros(1, 1, 8, 8))}
+    total = sum(p.numel() for p in net.parameters())
+    assert 100_000 <= total <= 200_000
+    assert points["relu2"].parameters < 0.12 * total
+    assert points["relu2"].shape == (32, 8, 8) and points["relu4"].shape == (128, 4, 4)
+    assert {p.removed for p in points.values()} == {0.75, 0.5, 0.25, 0.0}
+
+
+def test_other_images_and_classes():
+    net = digits_cnn(3, channels=2)
+    assert isinstance(net, DigitsNet)
+    for size in (2, 9, 28):
+        assert net(torch.zeros(4, 2, size, size + 1)).shape == (4, 3)
+
+
+def small_vit():
+    return VisionTransformer(4, 1, 8, 2, width=12, depth=3, heads=2)
+
+
+def small_text():
+    return TextTransformer(4, 30, 7, width=12, depth=3, heads=2)
+
+
+@pytest.mark.parametrize(
+    ("make", "inputs", "tokens"), [(small_vit, GREY, 16), (small_text, WORDS, 7)]
+)
+def test_a_cut_behind_a_block_gives_tokens_and_drops_what_is_behind(make, inputs, tokens):
+    torch.manual_seed(0)
+    net = make().eval()
+    points = {p.name: p for p in cut_points(net, inputs)}
+    part = truncate(net, "blocks.0", inputs)
+    assert points["blocks.0"].shape == (tokens, 12)
+    kept = sum(p.numel() for p in part.parameters())
+    each = sum(p.numel() for p in net.blocks[0].parameters())
+    behind = sum(p.numel() for m in (net.norm, net.fc) for p in m.parameters())
+    assert kept == sum(p.numel() for p in net.parameters()) - 2 * each - behind
+    # the rest of the network on these tokens gives the logits
+    with torch.no_grad():
+        rest = net.fc(net.norm(net.blocks[2](net.blocks[1](part(inputs)))).mean(1))
+        torch.testing.assert_close(rest, net(inputs))
+
+
+@pytest.mark.parametrize(("make", "inputs"), [(small_vit, GREY), (small_text, WORDS)])
+def test_it_is_made_again_from_its_record(make, inputs):
+    net = make().eval()
+    again = rebuild(json.loads(json.dumps(source_of(net)))).eval()
+    again.load_state_dict(net.state_dict())
+    with torch.no_grad():
+        assert torch.equal(again(inputs), net(inputs))
+
+
+def test_attention_sees_every_token_and_their_places():
+    net = small_text().eval()
+    first = WORDS[:1]
+    other = first.clone()
+    other[0, -1] = (other[0, -1] + 1) % 30
+    tokens = truncate(net, "blocks.0", first)
+    with torch.no_grad():
+        assert not torch.allclose(tokens(first)[0, 0], tokens(other)[0, 0])
+        assert not torch.allclose(net(first), net(first.flip(1)))
+
+
+def test_options_are_checked_and_images_may_be_grey():
+    assert channel_options("vit", 1) == {"channels": 1}
+    assert channel_options("resnet18", 1) == {"inputs": 1}
+    grey = create_model("resnet18", 3, **channel_options("resnet18", 1))
+    assert grey(torch.zeros(2, 1, 28, 28)).shape == (2, 3)
+    assert source_of(grey) is not None
+    for options, message in (
+        ({"patch": 5}, "divisor of the side"),
+        ({"width": 10, "heads": 3}, "multiple of the heads"),
+        ({"depth": 10**9}, "from 1 to 100"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            create_model("vit", 10, **options)

@@ -1,0 +1,228 @@
+"""What candidates cost: counted, timed in turns, and not believed at the first look."""
+
+from __future__ import annotations
+
+import runpy
+import sys
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch import nn
+
+from vinets.core.device import RecordingError
+from vinets.core.progress import progress_of
+from vinets.measure import flops
+from vinets.search import Candidate, cost, parse_budget
+from vinets.search.budget import Cost
+from vinets.search.cost import CostTable, expect, in_turns, time_passes
+
+SILENT = progress_of(None)
+
+
+class Layers(nn.Sequential):
+    """A network that says how many parameters it has, as a cut network does."""
+
+    def parts(self):
+        return {"network": sum(p.numel() for p in self.parameters())}
+
+
+@pytest.fixture
+def space():
+    """A space of three candidates with few parameters, and how often they were built."""
+    candidates = [Candidate(f"cut{i}", "pooled", 1 + i) for i in range(3)]
+    test = SimpleNamespace(example=lambda count=1: torch.zeros(count, 4))
+    uncut = Layers(nn.Linear(4, 64), nn.ReLU(), nn.Linear(64, 4))
+    setup = SimpleNamespace(
+        test=test, device=torch.device("cpu"), model=uncut, parameters=uncut.parts()["network"]
+    )
+    built = []
+
+    def networks(wanted):
+        built.append(len(wanted))
+        for one in wanted:
+            wide = 2**one.parameters
+            yield one, Layers(nn.Linear(4, wide), nn.ReLU(), nn.Linear(wide, 4))
+
+    return SimpleNamespace(setup=setup, candidates=candidates, networks=networks, built=built)
+
+
+def timed_as(monkeypatch, *turns):
+    """Let networks be timed by tables of seconds, one after the other; return who took turns."""
+    asked = []
+
+    def measured(networks, example, batch, where, progress, windows):
+        seconds = turns[min(len(asked), len(turns) - 1)]
+        asked.append((set(networks), windows))
+        return {
+            name: SimpleNamespace(latency_ms=1e3 * seconds[name], std=0.1, mean=1.0)
+            for name in networks
+        }
+
+    monkeypatch.setattr(cost, "in_turns", measured)
+    return asked
+
+
+def passes(names, budget):
+    networks = dict.fromkeys(("uncut", *names))
+    return time_passes(networks, None, parse_budget(budget), "cpu", SILENT)
+
+
+def test_what_a_network_stores_and_computes_is_counted(space):
+    table = CostTable()
+    assert table.measure(space, parse_budget("macs=50%"), SILENT)
+    for one, network in space.networks(space.candidates):
+        found = table.costs[one.name]
+        assert found.parameters == network.parts()["network"]
+        assert found.macs == flops(network, torch.zeros(1, 4)) // 2 == 8 * 2**one.parameters
+    assert table.costs["uncut"].macs == 8 * 64
+    assert not any(known.latency for known in table.costs.values())
+
+
+def test_what_is_known_is_not_measured_again(space):
+    table = CostTable()
+    asked = ["params=50%", "size=50%", "macs=50%", "params=10%", "drop=1", "macs=10%"]
+    assert [table.measure(space, parse_budget(one), SILENT) for one in asked] == [
+        *(True, False),
+        *(True, False),  # sizes do not say how many operations there are
+        *(False, False),
+    ]
+    assert space.built == [3, 3]
+
+
+def test_latencies_are_measured_and_those_of_another_batch_anew(space, monkeypatch):
+    inner, batches = cost.measure_speed, []
+
+    def measure_speed(networks, example, *, batch_sizes, **options):
+        batches.append(batch_sizes)
+        return inner(networks, example, batch_sizes=batch_sizes, **options)
+
+    monkeypatch.setattr(cost, "measure_speed", measure_speed)
+    table, counts = CostTable(), []
+    for budget in ("latency=90%@cpu", "latency=90%@cpu", "latency=90%@cpu,batch=8"):
+        table.measure(space, parse_budget(budget), SILENT)
+        counts.append(len(batches))
+        assert all(known.latency > 0 <= known.spread for known in table.costs.values())
+    assert counts[0] == counts[1] < counts[2]
+    assert set(batches[: counts[0]]) == {(1,)} and set(batches[counts[1] :]) == {(8,)}
+    table.measure(space, parse_budget("drop=1"), SILENT)
+    # the time of other budgets is not shown as if this one had asked for it
+    assert all(known.latency is None for known in table.costs.values()) and not table.timed
+
+
+def test_only_what_is_within_the_other_limits_is_timed(space, monkeypatch):
+    timed_as(monkeypatch, {"uncut": 1.0} | {one.name: 0.1 for one in space.candidates})
+    table = CostTable()
+    small = 2 * (4 + 4) + 2 + 4  # parameters of the first
+    table.measure(space, parse_budget([f"params={small}", "latency=50%@cpu"]), SILENT)
+    times = [table.costs[one.name].latency for one in space.candidates]
+    assert times[0] == 0.1 and times[1:] == [None, None]
+
+
+def test_a_device_that_is_not_here_is_refused(space):
+    with pytest.raises(ValueError, match="no device 'pi' here"):
+        CostTable().measure(space, parse_budget("latency=2ms@pi,batch=1"), SILENT)
+
+
+def test_nothing_is_too_slow_by_one_timing(monkeypatch):
+    """A process that runs for a moment once dropped all heads with polynomials."""
+    first = {"uncut": 1.0, "quick": 0.1, "slow": 0.9, "disturbed": 5.0}
+    again = {"uncut": 1.0, "slow": 0.92, "disturbed": 0.2}
+    asked = timed_as(monkeypatch, first, again)
+    found = passes(("quick", "slow", "disturbed"), "latency=50%@cpu")
+    assert asked == [(set(first), cost.WINDOWS), (set(again), cost.WINDOWS)]
+    seconds = {name: pair[0] for name, pair in found.items()}
+    assert seconds == pytest.approx(first | again)
+    assert all(pair[1] == pytest.approx(0.1 * pair[0]) for pair in found.values())  # the spread
+
+
+def test_what_is_close_to_a_limit_is_timed_for_longer(monkeypatch):
+    first = {"uncut": 1.0, "near": 0.45, "far": 0.1}
+    asked = timed_as(monkeypatch, first, {"uncut": 1.1, "near": 0.6})
+    found = passes(("near", "far"), "latency=50%@cpu")
+    assert asked[1] == ({"uncut", "near"}, cost.LONG_WINDOWS) and len(asked) == 2
+    # more than half of what the uncut network took in the same turns
+    assert found["near"][0] == pytest.approx(0.6 / 1.1) and found["far"][0] == 0.1
+
+
+@pytest.mark.parametrize("busy", [1, 5])
+@pytest.mark.parametrize("budget", ["latency=50%@cpu", "latency=500ms@cpu"])
+def test_a_machine_that_is_busy_all_the_time_of_one_timing_changes_nothing(
+    monkeypatch, busy, budget
+):
+    alone = {"uncut": 1.0, "near": 0.42, "slow": 0.9}
+    at_first = {name: busy * seconds for name, seconds in alone.items()}
+    timed_as(monkeypatch, at_first, alone)
+    found = passes(("near", "slow"), budget)
+    assert {name: pair[0] for name, pair in found.items()} == pytest.approx(alone)
+
+
+def test_without_a_candidate_within_the_limits_the_nearest_are_taken():
+    candidates = [Candidate("cut", "pooled", i) for i in range(1, 10)]
+    costs = {one.name: Cost(10 * one.parameters) for one in candidates}
+    table = CostTable({"uncut": Cost(1_000)} | costs)
+    assert table.within(parse_budget("params=30"), candidates) == candidates[:3]
+    assert table.within(parse_budget("params=5"), candidates[::-1]) == candidates[:6]
+
+
+@pytest.mark.parametrize(
+    ("device", "recordable", "ways"),
+    [("cpu", True, [False]), ("cuda", True, [True]), ("cuda", False, [True, False])],
+)
+def test_passes_are_recorded_on_a_gpu_if_they_can_be(monkeypatch, device, recordable, ways):
+    calls = []
+
+    def measure_speed(networks, example, *, recorded=False, **options):
+        calls.append(recorded)
+        if recorded and not recordable:
+            raise RecordingError("this network cannot be recorded")
+        return {name: [SimpleNamespace(recorded=recorded)] for name in networks}
+
+    monkeypatch.setattr(cost, "measure_speed", measure_speed)
+    monkeypatch.setattr(cost, "resolve_device", lambda *_: torch.device(device))
+    found = in_turns({"uncut": None}, torch.zeros(1), 1, device, SILENT)
+    assert calls == ways and found["uncut"].recorded == ways[-1]
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_nothing_is_left_of_a_recording_that_failed():
+    class Asks(nn.Module):
+        def forward(self, x):
+            return x if x.sum() > 0 else -x
+
+    x, quick = torch.randn(4, 16), {"repeats": 3, "seconds": 0.01}
+    networks = {"plain": nn.Linear(16, 16), "deep": nn.Sequential(nn.Linear(16, 16), nn.ReLU())}
+
+    def recorded(networks):
+        found = in_turns(networks, x, 4, "cuda", SILENT, quick)
+        assert all(one.latency_ms > 0 for one in found.values())
+        return {one.recorded for one in found.values()}
+
+    assert recorded(networks) == {True}
+    assert recorded(networks | {"asks": Asks()}) == {False}
+    assert recorded(networks) == {True}
+
+
+def test_time_is_interpolated_between_cuts():
+    cuts = [SimpleNamespace(name=f"cut{i}", macs=100 * i) for i in range(5)]
+    timed = []
+
+    def seconds(one):
+        timed.append(one.cut)
+        return 0.01 * int(one.cut[3:])
+
+    space = SimpleNamespace(
+        setup=SimpleNamespace(train=range(50), device=torch.device("cpu")),
+        cuts=cuts,
+        candidates=[Candidate(point.name, "pooled", 1) for point in cuts],
+        seconds_per_example=seconds,
+    )
+    total, memory = expect(space, [(5, 2), (1, 10)], SILENT)
+    assert timed == ["cut0", "cut2", "cut4"]
+    assert total == pytest.approx(20 * 50 * 0.02) and (memory is None or memory > 1 << 20)
+
+
+def test_without_resource_the_memory_is_not_known(monkeypatch):
+    """Windows has no module ``resource``."""
+    monkeypatch.setitem(sys.modules, "resource", None)
+    assert runpy.run_path(cost.__file__, run_name="cost")["resource"] is None
