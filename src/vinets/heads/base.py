@@ -51,7 +51,7 @@ class Head(nn.Module, ABC):
     """Base of all heads: latents (B, C, P) to logits (B, K).
 
     A subclass with a ``kind`` of its own is a head that all of vinets knows from then on: files,
-    tables, theory, and, where it has :meth:`build`, ``vinets.build(head=kind)`` and the command
+    tables, theory, and, where it has :meth:`make`, ``vinets.build(head=kind)`` and the command
     line.
     """
 
@@ -116,6 +116,16 @@ class Head(nn.Module, ABC):
         progress : Progress or None, default=None
             Hears of long steps.
         """
+        begin = time.perf_counter()
+        with seeded(seed):
+            head = cls.make(latents, options or cls.Options(), seed, progress)
+        if head.facts is None:
+            head.facts = plain_facts(head, latents, begin)
+        return head.to(latents.device).eval()
+
+    @classmethod
+    def make(cls, latents: Latents, options: Any, seed: int, progress: Progress | None) -> Head:
+        """Make the head for :meth:`build`, which seeds torch's own generator for it."""
         raise ValueError(f"A head of kind {cls.kind!r} is not made from latents.")
 
     @classmethod

@@ -73,14 +73,10 @@ class RidgeHead(ClosedFormHead):
     Options = RidgeOptions
 
     @classmethod
-    def build(
-        cls,
-        latents: Latents,
-        options: RidgeOptions | None = None,
-        seed: int = 0,
-        progress: Progress | None = None,
+    def make(
+        cls, latents: Latents, options: RidgeOptions, seed: int, progress: Progress | None
     ) -> Head:
-        flat = options is not None and options.flat
+        flat = options.flat
         return _solved(latents, partial(_ridge, latents, flat=flat))
 
 
@@ -90,12 +86,8 @@ class LDAHead(ClosedFormHead):
     kind, label = "lda", "LDA"
 
     @classmethod
-    def build(
-        cls,
-        latents: Latents,
-        options: HeadOptions | None = None,
-        seed: int = 0,
-        progress: Progress | None = None,
+    def make(
+        cls, latents: Latents, options: HeadOptions, seed: int, progress: Progress | None
     ) -> Head:
         return _solved(latents, partial(_discriminant, latents))
 
@@ -106,12 +98,8 @@ class ChosenHead(ClosedFormHead):
     kind, label = "closed", "closed form"
 
     @classmethod
-    def build(
-        cls,
-        latents: Latents,
-        options: HeadOptions | None = None,
-        seed: int = 0,
-        progress: Progress | None = None,
+    def make(
+        cls, latents: Latents, options: HeadOptions, seed: int, progress: Progress | None
     ) -> Head:
         labels = latents.store.labels.cpu()
         held = fold_of(labels, most_folds(labels, PARTS), seed) == 0

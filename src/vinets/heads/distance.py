@@ -30,12 +30,8 @@ class DistanceHead(Head):
     needs_training = False
 
     @classmethod
-    def build(
-        cls,
-        latents: Latents,
-        options: HeadOptions | None = None,
-        seed: int = 0,
-        progress: Progress | None = None,
+    def make(
+        cls, latents: Latents, options: HeadOptions, seed: int, progress: Progress | None
     ) -> Head:
         from vinets.heads.closed import solve_distances  # it knows all heads in closed form
 

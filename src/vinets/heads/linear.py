@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import time
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -19,8 +18,6 @@ from vinets.heads.base import (
     HeadOptions,
     LastLayer,
     build_like,
-    plain_facts,
-    seeded,
 )
 from vinets.heads.maps import HeadMaps, LinearMap
 from vinets.heads.pieces import (
@@ -85,18 +82,11 @@ class LinearHead(_LinearOn):
     kind, label = "linear", "linear, flat"
 
     @classmethod
-    def build(
-        cls,
-        latents: Latents,
-        options: HeadOptions | None = None,
-        seed: int = 0,
-        progress: Progress | None = None,
+    def make(
+        cls, latents: Latents, options: HeadOptions, seed: int, progress: Progress | None
     ) -> Self:
-        begin = time.perf_counter()
-        with seeded(seed):
-            head = cls(latents.shape[0] * latents.shape[1], latents.n_classes)
-        head.facts = plain_facts(head, latents, begin)
-        return head.to(latents.device).eval()
+        head = cls(latents.shape[0] * latents.shape[1], latents.n_classes)
+        return head
 
     def variables(self, latents: Tensor) -> Tensor:
         return latents.flatten(1)
@@ -111,18 +101,11 @@ class PooledHead(_LinearOn):
     kind, label = "pooled", "linear, pooled"
 
     @classmethod
-    def build(
-        cls,
-        latents: Latents,
-        options: HeadOptions | None = None,
-        seed: int = 0,
-        progress: Progress | None = None,
+    def make(
+        cls, latents: Latents, options: HeadOptions, seed: int, progress: Progress | None
     ) -> Self:
-        begin = time.perf_counter()
-        with seeded(seed):
-            head = cls(latents.shape[0], latents.n_classes)
-        head.facts = plain_facts(head, latents, begin)
-        return head.to(latents.device).eval()
+        head = cls(latents.shape[0], latents.n_classes)
+        return head
 
     def variables(self, latents: Tensor) -> Tensor:
         return latents.mean(-1)
@@ -162,21 +145,14 @@ class ComponentsHead(_LinearOn):
         self.rescale, self.projection = rescale, projection
 
     @classmethod
-    def build(
-        cls,
-        latents: Latents,
-        options: BaselineOptions | None = None,
-        seed: int = 0,
-        progress: Progress | None = None,
+    def make(
+        cls, latents: Latents, options: BaselineOptions, seed: int, progress: Progress | None
     ) -> Self:
-        begin = time.perf_counter()
-        like = build_like(latents, (options or BaselineOptions()).like, seed)
+        like = build_like(latents, options.like, seed)
         assert isinstance(like, GlobalPolynomials)  # its options are those of a vanishing head
         inputs = copy.deepcopy(like.rescale), copy.deepcopy(like.projection)
-        with seeded(seed):
-            head = cls(*inputs, latents.n_classes, order=like.order)
-        head.facts = plain_facts(head, latents, begin)
-        return head.to(latents.device).eval()
+        head = cls(*inputs, latents.n_classes, order=like.order)
+        return head
 
     def variables(self, latents: Tensor) -> Tensor:
         return components(latents, self.rescale, self.projection, self.order)

@@ -23,7 +23,7 @@ from torch.nn import functional as F
 from vinets.algebra.terms import TermSet
 from vinets.core.options import choice, count, option, optional, share
 from vinets.core.progress import Progress
-from vinets.heads.base import HeadOptions, build_like, plain_facts, seeded
+from vinets.heads.base import HeadOptions, build_like
 from vinets.heads.maps import HeadMaps, LinearMap
 from vinets.heads.pieces import (
     LinearPath,
@@ -248,14 +248,10 @@ class LocalHead(LocalPolynomials):
     training_defaults: ClassVar[Mapping[str, Any]] = {"weight_decay": 2e-3}
 
     @classmethod
-    def build(
-        cls,
-        latents: Latents,
-        options: LocalOptions | None = None,
-        seed: int = 0,
-        progress: Progress | None = None,
+    def make(
+        cls, latents: Latents, options: LocalOptions, seed: int, progress: Progress | None
     ) -> Self:
-        options = (options or LocalOptions()).for_classes(latents.n_classes)
+        options = options.for_classes(latents.n_classes)
         variables = latents.once(
             "variables",
             (cls.kind, options.components, options.pca, seed),
@@ -263,27 +259,26 @@ class LocalHead(LocalPolynomials):
         )
         generators = find_generators(latents, variables, options, seed, progress)
         begin = time.perf_counter()
-        with seeded(seed):  # everything that draws is in here, in this order
-            made = make_layer(generators, scaling_points(latents, variables), options, local=True)
-            layer = made.layer
-            assert isinstance(layer, PolynomialLayer)  # blocks are for global heads
-            projection = copy.deepcopy(variables.projection)  # another head may train it
-            if projection is not None:
-                layer = with_channels(layer, latents.shape[0], seed)
-            path = linear_path(latents, options.linear_path)
-            positions = latents.shape[1]
-            head = cls(
-                variables.rescale,
-                projection,
-                layer,
-                latents.n_classes,
-                positions=positions,
-                path=path,
-            )
+        made = make_layer(generators, scaling_points(latents, variables), options, local=True)
+        layer = made.layer
+        assert isinstance(layer, PolynomialLayer)  # blocks are for global heads
+        projection = copy.deepcopy(variables.projection)  # another head may train it
+        if projection is not None:
+            layer = with_channels(layer, latents.shape[0], seed)
+        path = linear_path(latents, options.linear_path)
+        positions = latents.shape[1]
+        head = cls(
+            variables.rescale,
+            projection,
+            layer,
+            latents.n_classes,
+            positions=positions,
+            path=path,
+        )
         if projection is not None:
             projection.requires_grad_(options.train_projection)
         head.facts = generator_facts(head, latents, variables, generators, made, options, begin)
-        return head.to(latents.device).eval()
+        return head
 
     @classmethod
     def latent_defaults(cls, options: Any) -> dict[str, Any]:
@@ -298,30 +293,23 @@ class LocalReLUHead(LocalPolynomials):
     training_defaults = LocalHead.training_defaults
 
     @classmethod
-    def build(
-        cls,
-        latents: Latents,
-        options: LocalBaselineOptions | None = None,
-        seed: int = 0,
-        progress: Progress | None = None,
+    def make(
+        cls, latents: Latents, options: LocalBaselineOptions, seed: int, progress: Progress | None
     ) -> Self:
-        begin = time.perf_counter()
-        head = build_like(latents, (options or LocalBaselineOptions()).like, seed)
+        head = build_like(latents, options.like, seed)
         assert isinstance(head, LocalPolynomials)  # its options are those of a local head
         own = head.polynomials
-        with seeded(seed):
-            layer = PolynomialLayer(
-                own.monomials.terms,
-                len(own.bias),
-                normalized=own.norm is not None,
-                activation="relu",
-            )
-            layer.draw(torch.Generator().manual_seed(seed))
-            if own.shift is not None and own.scale is not None:
-                layer.set_moments(own.shift.cpu(), own.scale.cpu())
-            made = cls.like(head, layer)
-        made.facts = plain_facts(made, latents, begin)
-        return made.to(latents.device).eval()
+        layer = PolynomialLayer(
+            own.monomials.terms,
+            len(own.bias),
+            normalized=own.norm is not None,
+            activation="relu",
+        )
+        layer.draw(torch.Generator().manual_seed(seed))
+        if own.shift is not None and own.scale is not None:
+            layer.set_moments(own.shift.cpu(), own.scale.cpu())
+        made = cls.like(head, layer)
+        return made
 
 
 def local_variables(h: Tensor, projection: nn.Module | None, channels: bool) -> Tensor:

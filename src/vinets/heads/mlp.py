@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import time
 from typing import Any, Self
 
 import torch
@@ -11,7 +10,7 @@ from torch import Tensor, nn
 
 from vinets.core.checks import optional_positive_int
 from vinets.core.progress import Progress
-from vinets.heads.base import Head, plain_facts, seeded
+from vinets.heads.base import Head
 from vinets.heads.maps import HeadMaps, LinearMap
 from vinets.heads.pieces import folded_linear, parameter_count
 from vinets.heads.polynomial_layer import affine_of
@@ -44,20 +43,13 @@ class MLPHead(Head):
         return cls(inputs, classes, width=max(1, (parameters - classes) // each))
 
     @classmethod
-    def build(
-        cls,
-        latents: Latents,
-        options: SizeOptions | None = None,
-        seed: int = 0,
-        progress: Progress | None = None,
+    def make(
+        cls, latents: Latents, options: SizeOptions, seed: int, progress: Progress | None
     ) -> Self:
-        begin = time.perf_counter()
         inputs = latents.shape[0] * latents.shape[1]
-        size = (options or SizeOptions()).size(latents, seed)
-        with seeded(seed):
-            head = cls.matched(inputs, latents.n_classes, parameters=size)
-        head.facts = plain_facts(head, latents, begin)
-        return head.to(latents.device).eval()
+        size = options.size(latents, seed)
+        head = cls.matched(inputs, latents.n_classes, parameters=size)
+        return head
 
     def forward(self, latents: Tensor) -> Tensor:
         z = latents.flatten(1)

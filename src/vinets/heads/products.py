@@ -24,7 +24,7 @@ from vinets.algebra.terms import TermSet
 from vinets.core.checks import parameter_error
 from vinets.core.options import choice, count, option, optional, real, whole
 from vinets.core.progress import Progress
-from vinets.heads.base import HeadOptions, plain_facts, seeded
+from vinets.heads.base import HeadOptions, plain_facts
 from vinets.heads.local import descriptors
 from vinets.heads.polynomial_layer import batch_moments, own_share
 from vinets.heads.units import NormalizedForms, UnitsHead, fitting, rank_of
@@ -135,29 +135,23 @@ class ProductsHead(UnitsHead):
                 self.forms.gain[count:] = 1 / (1 + offset)
 
     @classmethod
-    def build(
-        cls,
-        latents: Latents,
-        options: ProductsOptions | None = None,
-        seed: int = 0,
-        progress: Progress | None = None,
+    def make(
+        cls, latents: Latents, options: ProductsOptions, seed: int, progress: Progress | None
     ) -> Self:
-        options = options or ProductsOptions()
         begin = time.perf_counter()
         shape, classes = latents.shape, latents.n_classes
         rank = rank_of(shape, options.spatial_rank)
         count = MAX_PRODUCTS
         if options.parameters is not None:
             count = fitting(shape, classes, rank, options.factors, options.parameters)
-        with seeded(seed):
-            head = cls(
-                *shape,
-                classes,
-                count=count,
-                rank=rank,
-                factors=options.factors,
-                offset=options.offset,
-            )
+        head = cls(
+            *shape,
+            classes,
+            count=count,
+            rank=rank,
+            factors=options.factors,
+            offset=options.offset,
+        )
         more: dict[str, Any] = {}
         if options.start == "ideal":
             start = factored_generators(latents, options, seed)
@@ -181,7 +175,7 @@ class ProductsHead(UnitsHead):
             degrees=dict(enumerate(terms, 1)),
             **more,
         )
-        return head.to(latents.device).eval()
+        return head
 
     @classmethod
     def latent_defaults(cls, options: Any) -> dict[str, Any]:

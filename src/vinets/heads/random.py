@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from itertools import combinations_with_replacement
 from math import comb
@@ -16,7 +15,7 @@ from vinets.algebra.shared import term_moments
 from vinets.algebra.terms import TermSet
 from vinets.core.options import option, whole
 from vinets.core.progress import Progress
-from vinets.heads.base import build_like, plain_facts, seeded
+from vinets.heads.base import build_like
 from vinets.heads.block_layer import BlockPolynomialLayer
 from vinets.heads.linear import BaselineOptions
 from vinets.heads.local import LocalBaselineOptions, LocalHead, LocalPolynomials
@@ -48,32 +47,29 @@ class _Drawn(PolynomialHead):
     same_degrees: ClassVar[bool] = False
 
     @classmethod
-    def build(
+    def make(
         cls,
         latents: Latents,
-        options: RandomOptions | LocalRandomOptions | None = None,
-        seed: int = 0,
-        progress: Progress | None = None,
+        options: RandomOptions | LocalRandomOptions,
+        seed: int,
+        progress: Progress | None,
     ) -> Self:
-        begin = time.perf_counter()
-        chosen: Any = options or cls.Options()
+        chosen: Any = options
         head = build_like(latents, chosen.like, seed)
         assert isinstance(head, PolynomialHead)  # its options are those of a head of generators
         own, degree = head.polynomials, None if cls.same_degrees else chosen.degree
-        with seeded(seed):
-            terms = random_terms(own.monomials.terms, max_degree=degree, seed=seed)
-            layer: PolynomialLayer | BlockPolynomialLayer
-            if isinstance(own, BlockPolynomialLayer):  # the same blocks, of other monomials
-                columns = [own.get_buffer(f"columns_{k}").cpu() for k in range(len(own.sizes))]
-                layer = BlockPolynomialLayer(terms, columns, own.leading.cpu(), own.counts)
-            else:
-                layer = PolynomialLayer(terms, len(own.bias), normalized=own.norm is not None)
-            layer.draw(torch.Generator().manual_seed(seed))
-            mean, std = term_moments(terms, points_of(head, latents, seed))
-            layer.set_moments(mean.cpu(), std.cpu())
-            made = cls.like(head, layer)
-        made.facts = plain_facts(made, latents, begin)
-        return made.to(latents.device).eval()
+        terms = random_terms(own.monomials.terms, max_degree=degree, seed=seed)
+        layer: PolynomialLayer | BlockPolynomialLayer
+        if isinstance(own, BlockPolynomialLayer):  # the same blocks, of other monomials
+            columns = [own.get_buffer(f"columns_{k}").cpu() for k in range(len(own.sizes))]
+            layer = BlockPolynomialLayer(terms, columns, own.leading.cpu(), own.counts)
+        else:
+            layer = PolynomialLayer(terms, len(own.bias), normalized=own.norm is not None)
+        layer.draw(torch.Generator().manual_seed(seed))
+        mean, std = term_moments(terms, points_of(head, latents, seed))
+        layer.set_moments(mean.cpu(), std.cpu())
+        made = cls.like(head, layer)
+        return made
 
 
 class RandomMonomials(_Drawn, GlobalPolynomials):

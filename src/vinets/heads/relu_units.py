@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -10,7 +9,7 @@ from torch import Tensor
 
 from vinets.core.options import count, option
 from vinets.core.progress import Progress
-from vinets.heads.base import HeadOptions, plain_facts, seeded
+from vinets.heads.base import HeadOptions
 from vinets.heads.products import ProductsHead, ProductsOptions
 from vinets.heads.sizes import SizeOptions
 from vinets.heads.units import UnitsHead, fitting, rank_of
@@ -42,22 +41,14 @@ class ReLUUnits(UnitsHead):
         return forms.relu_()
 
     @classmethod
-    def build(
-        cls,
-        latents: Latents,
-        options: UnitsOptions | None = None,
-        seed: int = 0,
-        progress: Progress | None = None,
+    def make(
+        cls, latents: Latents, options: UnitsOptions, seed: int, progress: Progress | None
     ) -> Self:
-        begin = time.perf_counter()
-        options = options or UnitsOptions()
         shape, classes = latents.shape, latents.n_classes
         rank = rank_of(shape, options.spatial_rank)
         count = fitting(shape, classes, rank, 1, options.size(latents, seed))
-        with seeded(seed):
-            head = cls(*shape, classes, count=count, rank=rank)
-        head.facts = plain_facts(head, latents, begin)
-        return head.to(latents.device).eval()
+        head = cls(*shape, classes, count=count, rank=rank)
+        return head
 
     @classmethod
     def latent_defaults(cls, options: Any) -> dict[str, Any]:

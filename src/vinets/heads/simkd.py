@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import math
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Self
@@ -16,7 +15,7 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from vinets.core.device import device_of
 from vinets.core.progress import Progress
-from vinets.heads.base import Head, HeadOptions, plain_facts, seeded
+from vinets.heads.base import Head, HeadOptions
 from vinets.heads.maps import HeadMaps, LinearMap
 from vinets.heads.pieces import parameter_count
 from vinets.heads.products import ProductsHead, ProductsOptions
@@ -84,35 +83,26 @@ class SimKDHead(Head):
         self.seen: Tensor | None = None
 
     @classmethod
-    def build(
-        cls,
-        latents: Latents,
-        options: SimKDOptions | None = None,
-        seed: int = 0,
-        progress: Progress | None = None,
+    def make(
+        cls, latents: Latents, options: SimKDOptions, seed: int, progress: Progress | None
     ) -> Self:
-        begin = time.perf_counter()
         example = example_inputs(latents.record.inputs, 2, device_of(latents.uncut))
         classifier = classifier_of(latents.uncut, example)
         features, classes = classifier.in_features, classifier.out_features
         # 9 w^2 + (C + D + 2) w + (1 + K) D + K parameters, folded: solved for the width w
         linear = latents.shape[0] + features + 2
-        size = (options or SimKDOptions()).size(latents, seed)
+        size = options.size(latents, seed)
         room = size - (1 + classes) * features - classes
         width = int((math.sqrt(linear**2 + 36 * max(0, room)) - linear) / 18)
         signed = sees_negative(latents.uncut, example)
-        with seeded(seed):
-            head = cls(
-                *latents.shape, classes, features=features, width=max(1, width), signed=signed
-            )
+        head = cls(*latents.shape, classes, features=features, width=max(1, width), signed=signed)
         with torch.no_grad():
             head.classifier.weight.copy_(classifier.weight)
             if classifier.bias is not None:
                 head.classifier.bias.copy_(classifier.bias)
             else:
                 head.classifier.bias.zero_()
-        head.facts = plain_facts(head, latents, begin)
-        return head.to(latents.device).eval()
+        return head
 
     @classmethod
     def latent_defaults(cls, options: Any) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from vinets.core.device import Clock
 from vinets.core.options import choice, count, flag, option, optional, share, whole
 from vinets.core.progress import Progress
 from vinets.core.settings import IdealOptions
-from vinets.heads.base import HeadOptions, plain_facts, seeded
+from vinets.heads.base import HeadOptions, plain_facts
 from vinets.heads.block_layer import BlockPolynomialLayer
 from vinets.heads.class_sizes import class_means, measure_vanishing
 from vinets.heads.facts import BuildFacts, Pictures
@@ -163,33 +163,27 @@ class VanishingHead(GlobalPolynomials):
     }
 
     @classmethod
-    def build(
-        cls,
-        latents: Latents,
-        options: VanishingOptions | None = None,
-        seed: int = 0,
-        progress: Progress | None = None,
+    def make(
+        cls, latents: Latents, options: VanishingOptions, seed: int, progress: Progress | None
     ) -> Self:
-        options = options or VanishingOptions()
         variables = find_components(latents, options, seed)
         generators = find_generators(latents, variables, options, seed, progress)
         begin = time.perf_counter()
-        with seeded(seed):  # everything that draws is in here, in this order
-            made = make_layer(generators, scaling_points(latents, variables), options)
-            path = linear_path(latents, options.linear_path)
-            projection = copy.deepcopy(variables.projection)  # another head may train it
-            assert projection is not None  # the variables are components
-            head = cls(
-                variables.rescale,
-                projection,
-                made.layer,
-                latents.n_classes,
-                order=options.order,
-                path=path,
-            )
+        made = make_layer(generators, scaling_points(latents, variables), options)
+        path = linear_path(latents, options.linear_path)
+        projection = copy.deepcopy(variables.projection)  # another head may train it
+        assert projection is not None  # the variables are components
+        head = cls(
+            variables.rescale,
+            projection,
+            made.layer,
+            latents.n_classes,
+            order=options.order,
+            path=path,
+        )
         projection.requires_grad_(options.train_projection)
         head.facts = generator_facts(head, latents, variables, generators, made, options, begin)
-        return head.to(latents.device).eval()
+        return head
 
 
 def components(latents: Tensor, rescale: Rescale, projection: Projection, order: str) -> Tensor:

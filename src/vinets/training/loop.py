@@ -14,7 +14,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.optim import SGD
 
-from vinets.core.checks import parameter_error
 from vinets.core.device import Inputs, call, logits_of
 from vinets.core.files import locked
 from vinets.core.progress import Progress, progress_of
@@ -99,9 +98,6 @@ def fit(
     written there between epochs, and training goes on from one that is there. The result is the
     same as without the interruption. A digest of the backbone to ``start`` from belongs to it.
     """
-    if recipe.epochs == 0:
-        remedy = "A head without training is made by vinets.build(..., epochs=0)."
-        raise parameter_error("training", "epochs", "a positive integer", 0, remedy)
     device = torch.device(device)
     recorded = recipe.recorded and device.type == "cuda"
     groups = [Group(module.parameters())] if groups is None else groups
