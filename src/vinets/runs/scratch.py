@@ -16,11 +16,11 @@ from vinets.core.plain import as_plain, changes, nearest
 from vinets.core.progress import Progress
 from vinets.core.settings import BACKBONE, RECIPES, SMALL, TrainingOptions, UncutRecipe
 from vinets.data import DataSplit
+from vinets.heads.base import seeded
 from vinets.measure import evaluate, machine
 from vinets.models import source_of
 from vinets.models.records import input_fields
 from vinets.networks.uncut import UncutNetwork, write_uncut
-from vinets.runs.build import seeded
 from vinets.runs.opening import channel_count, check_inputs, is_saved, make_network
 from vinets.runs.setup import DataFacts, Identity, Setup
 from vinets.runs.store import Store
