@@ -221,4 +221,11 @@ def _trial(
     trial = Trial.of(head, cut=cut_of(cut), **sizes)
     chosen = replace(trial.options, **options)  # type: ignore[type-var]
     read = LatentOptions(**(HEADS[head].latent_defaults(chosen) | dict(latents)))
-    return replace(trial, options=chosen, recipe=replace(trial.recipe, **recipe), latents=read)
+    training = replace(trial.recipe, **recipe)
+    for flag, cached in (("--views", training.views), ("--project-once", training.projected)):
+        if cached and training.layers != 0:
+            raise ValueError(
+                f"{flag} is for a backbone that stays as it is. Leave it out, or pass --train "
+                "coefficients."
+            )
+    return replace(trial, options=chosen, recipe=training, latents=read)
