@@ -56,7 +56,9 @@ def test_classes_are_counted_one_by_one_and_shared_terms_once(latents, carried_o
     points, labels = made.points[latents.fit], made.labels[latents.fit]
     everything = set()
     for k in range(10):
-        fitted = ABM(psi=0.1, max_degree=3).fit(points[labels == k].numpy())
+        fitted = ABM(psi=0.1, max_degree=3, normalization="leading").fit(
+            points[labels == k].numpy()
+        )
         used = (fitted.generators_.tail != 0).any(0).numpy()
         rows = [*fitted.order_ideal_[used].tolist(), *fitted.leading_terms_.tolist()]
         terms = {tuple(row) for row in rows if any(row)}
