@@ -13,7 +13,7 @@ from pathlib import Path
 import matplotlib
 import torch
 
-from vinets import ABM, build, train_classifier
+from vinets import build, train_classifier
 from vinets.data import digits
 from vinets.ideals.plot import plot_generators
 from vinets.models import digits_cnn
@@ -28,8 +28,8 @@ def draw(out: Path, epochs: int) -> None:
     train_classifier(
         model, data.train, epochs=epochs, batch_size=64, learning_rate=0.1, progress=None
     )
-    ideal = ABM(psi=0.03, max_degree=3)
-    _, report = build(model, data.train, "pool", ideal=ideal, components=32, keep=16)
+    sizes = {"psi": 0.03, "max_degree": 3, "normalization": "unit", "components": 32, "keep": 16}
+    _, report = build(model, data.train, "pool", **sizes)
     print(report)
     figure, axes = pyplot.subplots(figsize=(9, 3.6), layout="constrained")
     shown = report.pictures

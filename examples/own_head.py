@@ -3,17 +3,21 @@
 #
 # A *head* maps the latents at a cut to logits. vinets comes with polynomial heads and with the
 # baselines they are compared with. This tutorial adds a new one in about fifty lines. After that,
-# it can be trained, saved, loaded and exported, and it takes part in every comparison.
+# it can be built by name, trained, saved, loaded and exported, in Python and from a shell.
 
 # %%
 import copy
+import time
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
 from vinets import baselines, build, collect, evaluate, fine_tune, train_classifier
+from vinets.core.options import option, whole
 from vinets.data import digits
-from vinets.heads import Head, HeadMaps, LinearMap
+from vinets.heads import HEADS, Head, HeadMaps, HeadOptions, LinearMap, ProductsOptions
+from vinets.heads.base import plain_facts, seeded
 from vinets.heads.pieces import folded_linear, parameter_count
 from vinets.models import digits_cnn
 from vinets.networks import CutNetwork
@@ -30,20 +34,37 @@ EPOCHS = 10
 # normalisation in front helps training; `folded` removes it again for inference.
 #
 # Latents have the shape (B, C, P): a batch of C channels at P positions. A head has a `kind`, the
-# name by which files and commands refer to it, and four methods:
+# name by which files and commands refer to it, a class `Options`, and five methods:
 #
+# - `Options` holds what a user may choose, here how many hyperplanes there are. Its fields become
+#   keywords of `vinets.build` and options of `vinets build`, with their help;
+# - `build` makes an untrained head from latents, with facts such as its size and the time it took;
 # - `forward` maps latents to logits;
 # - `config` returns the arguments of `__init__` as JSON values, so that the head can be saved;
 # - `parts` returns how many values each part stores, for the tables;
 # - `maps` returns its linear maps, from which the theory computes Lipschitz constants.
 #
-# `folded` and `beside` are optional. With `beside`, the head takes part as a baseline: it creates
-# an untrained head of about the same size as the polynomials it is compared with.
+# `folded` is optional.
 
 
 # %%
+@dataclass(frozen=True)
+class HyperplaneOptions(HeadOptions):
+    width: int = option(64, whole(), "Hyperplanes at every position.")
+
+
 class Hyperplanes(Head):
     kind, label = "hyperplanes", "hyperplanes"
+    Options = HyperplaneOptions
+
+    @classmethod
+    def build(cls, latents, options=None, seed=0, progress=None):
+        options, begin = options or HyperplaneOptions(), time.perf_counter()
+        channels, _ = latents.shape
+        with seeded(seed):
+            head = cls(channels, latents.n_classes, options.width)
+        head.facts = plain_facts(head, latents, begin)
+        return head.to(latents.device).eval()
 
     def __init__(self, channels: int, classes: int, width: int, normalized: bool = True) -> None:
         super().__init__()
@@ -79,30 +100,28 @@ class Hyperplanes(Head):
         forms = LinearMap("forms", self.forms.weight, copies=positions)
         return HeadMaps((forms,), LinearMap("linear", self.linear.weight, averaged=positions))
 
-    @classmethod
-    def beside(cls, reference):
-        each = reference.channels + 1 + reference.classes  # values that one form costs
-        width = max(1, (reference.parameters - reference.classes) // each)
-        return cls(reference.channels, reference.classes, width)
-
 
 # %% [markdown]
 # ## Try it
 #
-# Defining the class was enough to register it. `baselines` now includes it in the comparison with
-# polynomials, with about as many parameters.
+# Defining the class was enough to register it: `build` knows it by its kind. Here it stands next to
+# a product head and the heads that product heads are compared with, none of which is much larger
+# but the flat linear layer. All are trained by the recipe of product heads: together with the
+# backbone, and taught by the uncut network.
 
 # %%
 data, model = digits(), digits_cnn()
 train_classifier(model, data.train, epochs=EPOCHS, batch_size=64, learning_rate=0.1, progress=None)
 latents = collect(model, data.train, "relu2", progress=None)
-net, _ = build(latents, placement="products", head_parameters=8_000, progress=None)
-beside = baselines(net, latents)
-print(", ".join(beside))
+mine, facts = build(latents, head="hyperplanes", width=180, progress=None)
+net, _ = build(latents, head="products", parameters=8_000, progress=None)
+others = baselines(latents, "products", ProductsOptions(parameters=8_000))
+print(facts)
 
 # %%
-for name, network in {net.head.label: net, **beside}.items():
-    fine_tune(network, data.train, epochs=EPOCHS, batch_size=64, views=2, progress=None)
+training = {**HEADS["products"].training_defaults, "epochs": EPOCHS, "batch_size": 64}
+for name, network in {"hyperplanes": mine, "product head": net, **others}.items():
+    fine_tune(network, data.train, teacher=model, progress=None, **training)
     size = sum(network.head.folded().parts().values())
     print(f"{name:17s} {size:7,d} in the head {evaluate(network, data.test).accuracy:8.2%}")
 
@@ -114,7 +133,6 @@ for name, network in {net.head.label: net, **beside}.items():
 # Saving and loading work without further code, as long as the class has been imported.
 
 # %%
-mine = beside["hyperplanes"]
 mine.save_pretrained("out/hyperplanes")
 again = CutNetwork.from_pretrained("out/hyperplanes")
 example = data.test.example(3)
@@ -136,5 +154,6 @@ print(torch.equal(again(example), mine.eval()(example)), type(again.head).__name
 #         return Hyperplanes(channels=6, classes=3, width=8)
 # ```
 #
-# To make the head available on the command line (`vinets build --head hyperplanes`), put it into
-# your own package, and declare its module as an entry point in the group `vinets.plugins`.
+# To make the head available on the command line, as `vinets build --head hyperplanes --width 180`,
+# put it into your own package, and declare its module as an entry point in the group
+# `vinets.plugins`.

@@ -14,8 +14,18 @@ from pathlib import Path
 import torch
 from matplotlib import pyplot
 
-from vinets import ABM, baselines, build, collect, cut_points, evaluate, fine_tune, train_classifier
+from vinets import (
+    TrainingOptions,
+    baselines,
+    build,
+    collect,
+    cut_points,
+    evaluate,
+    fine_tune,
+    train_classifier,
+)
 from vinets.data import digits
+from vinets.heads import VanishingOptions
 from vinets.ideals.plot import plot_generators
 from vinets.models import digits_cnn
 
@@ -46,13 +56,13 @@ print(f"uncut: {uncut:.2%}")
 #    the cut. The report says how they vanish on the latents that they were found on.
 # 3. `fine_tune` trains the coefficients and the linear layer. The backbone does not change.
 #
-# The ideal is passed here with settings of its own: degree 3, and coefficients of unit norm, which
-# is the default of `ABM`. Without `ideal=`, `build` finds polynomials with leading coefficient 1.
+# Options of the head are keywords: here degree 3, and coefficients of unit norm, which is the
+# default of `ABM`. Without `normalization=`, `build` finds polynomials with leading coefficient 1.
 
 # %%
 latents = collect(model, data.train, "relu2", progress=None)
-found = ABM(psi=0.03, max_degree=3)
-net, report = build(latents, ideal=found, components=32, keep=16, progress=None)
+options = {"psi": 0.03, "max_degree": 3, "normalization": "unit", "components": 32, "keep": 16}
+net, report = build(latents, progress=None, **options)
 print(report)
 
 # %% [markdown]
@@ -75,16 +85,17 @@ figure.savefig(pictures / "generators.png")
 # `baselines` builds these heads for the same latents, and all of them are trained in the same way.
 
 # %%
+recipe = TrainingOptions(epochs=EPOCHS, batch_size=64, views=2)
 HEADS = ("linear, flat", "linear, pooled", "random monomials")
 removed, accuracy = [], {"VI-Net": [], **{name: [] for name in HEADS}}
 points = {point.name: point for point in cut_points(model, data.train.example())}
 for cut in ("relu1", "relu2", "pool", "relu3"):
     latents = collect(model, data.train, cut, progress=None)
-    net, _ = build(latents, ideal=found, components=32, keep=16, progress=None)
-    beside = baselines(net, latents)
+    net, _ = build(latents, progress=None, **options)
+    others = baselines(latents, "vanishing", VanishingOptions(**options))
     removed.append(100 * points[cut].removed)
-    for name, network in {"VI-Net": net, **{name: beside[name] for name in HEADS}}.items():
-        fine_tune(network, data.train, epochs=EPOCHS, batch_size=64, views=2, progress=None)
+    for name, network in {"VI-Net": net, **{name: others[name] for name in HEADS}}.items():
+        fine_tune(network, data.train, recipe=recipe, progress=None)
         accuracy[name].append(100 * evaluate(network, data.test).accuracy)
         print(f"{cut:6s} {name:17s} {accuracy[name][-1]:6.2f} %")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 BUILD = (
-    "--preset paper --data digits --cut relu3 --per-class 40 --components 8 --keep 4 "
+    "--data digits --cut relu3 --per-class 40 --components 8 --keep 4 "
     "--monomials 32 --max-degree 2 --epochs 2 --seconds 0.01 --repeats 2 --batch 16 "
     "--baselines --views 1"
 )

@@ -13,8 +13,8 @@ if importlib.util.find_spec("typer") is None:
 
 SMALL = ["--components", "8", "--keep", "4", "--monomials", "32", "--max-degree", "2"]
 SHORT = ["--epochs", "2", "--seconds", "0.01", "--repeats", "2", "--batch", "16"]
-PAPER = ["--preset", "paper", "--data", "digits", "--cut", "relu3"]
-BUILD = [*PAPER, "--train", "coefficients", "--per-class", "40", *SMALL, *SHORT]
+PLACE = ["--data", "digits", "--cut", "relu3"]
+BUILD = [*PLACE, "--train", "coefficients", "--per-class", "40", *SMALL, *SHORT]
 
 
 class Done(NamedTuple):

@@ -1,24 +1,20 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
-import numpy as np
 import pytest
 import torch
 
 from vinets.core.plain import from_plain
-from vinets.core.settings import BEST
 from vinets.data import digits
-from vinets.models import PRESETS, resnet18, save_weights
+from vinets.heads import HEADS
 from vinets.networks import CutNetwork, VINet
+from vinets.paper.backbones import SIZES
 from vinets.runs.compare import BuildResult, compare_heads
 from vinets.runs.opening import open_with_data
-from vinets.runs.presets import paper_settings
-from vinets.runs.trial import Trial
+from vinets.runs.trial import Trial, trial_from
 
-PAPER = ["--preset", "paper", "--cut", "relu3"]
-PRODUCTS = ["--placement", "products"]
+PRODUCTS = ["--head", "products"]
 BASELINES = {"linear, flat", "linear, pooled", "MLP", "random monomials"}
 
 
@@ -48,7 +44,7 @@ def test_the_results_have_what_they_promise(results):
         assert network.speed.mean > 0 and network.seconds_train > 0
         assert len(network.history.epochs) == 2 and network.history.best in (1, 2)
         assert network.accuracy == pytest.approx(1 - len(network.wrong[0]) / 449)
-    assert [network.seconds_build is None for network in found.networks[:2]] == [False, True]
+    assert all(network.seconds_build > 0 for network in found.networks)
     assert (found.cut, found.shape) == ("relu3", (64, 16))
     assert found.build.generators_kept == 40
 
@@ -92,8 +88,9 @@ def test_equal_seeds_give_equal_networks(call, base, vinet, results, build_optio
 
 def test_the_library_does_without_the_program(base, results, tmp_path):
     opened, split = open_with_data(base, "digits")
-    paper = paper_settings("digits_cnn", trained="coefficients", components=8, keep=4)
-    trial = Trial(cut="relu3", **vars(paper)).change(monomials=32, max_degree=2, per_class=40)
+    sizes = {"components": 8, "keep": 4, "monomials": 32, "max_degree": 2, "per_class": 40}
+    sizes["trained"] = "coefficients"
+    trial = Trial.of("vanishing", cut="relu3", **(SIZES["digits_cnn"] | sizes))
     trial = trial.change(epochs=2, views=1, batch=16, repeats=1, seconds=0.0)
     found = compare_heads(opened.network, split, trial, tmp_path, device="cpu", progress=None)
     (ours,) = found.comparison.networks
@@ -102,18 +99,19 @@ def test_the_library_does_without_the_program(base, results, tmp_path):
 
 
 def test_options_reach_the_library(call, base, build_options, tmp_path):
-    more = ["--placement", "local", "--algorithm", "oavi", "--oracle", "exact", "--psi", 0.2]
+    more = ["--head", "local", "--algorithm", "oavi", "--oracle", "exact", "--psi", 0.2]
     training = ["--distill", 0.5, "--temperature", 3, "--clip", 1, "--schedule", "constant"]
     options = [*build_options, *more, *training, "--keep", "all", "--cut", "50%", "--seed", 5]
     result = call("build", base, "--out", tmp_path, *options, "--json").json()
     found = from_plain(BuildResult, result).comparison
-    assert (found.build.placement, found.cut, result["seed"]) == ("local", "pool", 5)
+    assert (found.build.head, found.cut, result["seed"]) == ("local", "pool", 5)
     recipe = found.networks[0].history.recipe
     assert (recipe.distill, recipe.temperature, recipe.clip) == (0.5, 3, 1)
     assert (recipe.schedule, recipe.seed) == ("constant", 5)
     kept = settings(tmp_path)
-    assert (kept.finding.algorithm, kept.finding.oracle, kept.finding.psi) == ("oavi", "exact", 0.2)
-    assert kept.pruning.keep is None
+    options = kept.options
+    assert (options.algorithm, options.oracle, options.psi) == ("oavi", "exact", 0.2)
+    assert options.keep is None
     assert (kept.seed, kept.timing.batch) == (5, 16)
 
 
@@ -129,41 +127,54 @@ def parameters_changed(net: CutNetwork, base) -> list[str]:
 def test_what_is_made_of_a_network_when_nothing_is_said(call, base, tmp_path):
     command = ["build", base, "--data", "digits", "--cut", "pool", *QUICK]
     assert call(*command, "--out", tmp_path / "out").code == 0
-    kept, paper = settings(tmp_path / "out"), paper_settings("digits_cnn", epochs=1)
-    groups = ("collecting", "placing", "projecting", "pruning", "finding", "recipe", "vanishing")
-    assert [getattr(kept, name) for name in groups] == [getattr(paper, name) for name in groups]
+    paper = Trial.of("vanishing", cut="pool", **SIZES["digits_cnn"]).change(epochs=1)
+    kept = settings(tmp_path / "out")
+    for name in ("cut", "head", "options", "latents", "recipe"):
+        assert getattr(kept, name) == getattr(paper, name)
     net = VINet.from_pretrained(tmp_path / "out")
     assert net.head.kind == "vanishing" and parameters_changed(net, base) == []
 
 
 def test_products_are_tuned_with_the_backbone(call, base, tmp_path):
     command = ["build", base, "--data", "digits", "--cut", "pool", *QUICK]
-    assert call(*command, "--placement", "products", "--out", tmp_path / "out").code == 0
-    kept = settings(tmp_path / "out")
-    assert replace(kept.recipe, epochs=BEST.recipe.epochs) == BEST.recipe
-    assert (kept.placing, kept.tuning, kept.shaping) == (BEST.placing, BEST.tuning, BEST.shaping)
+    assert call(*command, *PRODUCTS, "--out", tmp_path / "out").code == 0
+    kept, usual = settings(tmp_path / "out"), Trial.of("products", epochs=1)
+    assert (kept.options, kept.latents, kept.recipe) == (usual.options, usual.latents, usual.recipe)
     net = CutNetwork.from_pretrained(tmp_path / "out")
     assert type(net) is CutNetwork and net.head.label == "product head"
     # the backbone that was given is left as it was
     assert parameters_changed(net, base) == list(dict(net.backbone.named_parameters()))
-    assert net.head.kind == "products" and net.record.notes["tuned"] == "all"
+    assert net.head.kind == "products" and net.record.notes["tuned"] == "backbone"
 
 
-def test_a_placement_of_the_papers_polynomials_means_the_papers_settings(
-    call, base, build_options, tmp_path
-):
-    options = [each for each in build_options if each not in ("--preset", "paper")]
-    done = call("build", base, *options, "--placement", "global", "--out", tmp_path / "one", "-q")
+def test_closed_forms_need_no_epochs(call, base, tmp_path):
+    command = ["build", base, "--data", "digits", "--cut", "pool", "--repeats", 1, "--seconds", 0]
+    found = call(*command, "--head", "closed", "--out", tmp_path / "out", "--json", "-q")
+    (ours,) = from_plain(BuildResult, found.json()).comparison.networks
+    assert ours.accuracy > 0.8 and [one.epoch for one in ours.history.epochs] == [0]
+    assert "closed form:" in call(*command, "--head", "closed", "--out", tmp_path / "out").err
+    net = CutNetwork.from_pretrained(tmp_path / "out")
+    assert parameters_changed(net, base) == []
+
+
+def test_a_file_of_options_may_name_the_head(call, refused, base, tmp_path):
+    path = tmp_path / "run.toml"
+    text = f"model = '{base}'\ndata = 'digits'\ncut = 'pool'\nfactors = 3\nparameters = 2000\n"
+    path.write_text(text + "head = 'products'\n")
+    done = call("build", "--config", path, *QUICK, "--out", tmp_path / "out")
     assert done.code == 0, done.err
-    assert call("build", base, *build_options, "--out", tmp_path / "two", "-q").code == 0
-    assert settings(tmp_path / "one") == settings(tmp_path / "two")
-    assert settings(tmp_path / "one").tuning.tune == "head"
+    assert settings(tmp_path / "out").options == HEADS["products"].Options(2000, factors=3)
+    assert 'head = "products"' in (tmp_path / "out" / "run.toml").read_text()
+    for words in ([], ["--head", "local"]):
+        path.write_text(text if not words else text + "head = 'products'\n")
+        told = refused("build", "--config", path, *words, "--out", tmp_path / "no")
+        assert "is an option of other heads: products" in told
 
 
 @pytest.mark.parametrize("cut", ["relu2", "avgpool"])
 def test_a_map_and_a_vector_take_products_and_what_stands_beside_them(call, base, tmp_path, cut):
     command = ["build", base, "--data", "digits", "--cut", cut, *QUICK, "--baselines"]
-    products = ["--placement", "products", "--head-parameters", 4000]
+    products = [*PRODUCTS, "--parameters", 4000]
     done = call(*command, *products, "--out", tmp_path / "out")
     assert done.code == 0, done.err
     found = read(tmp_path / "out").comparison
@@ -177,54 +188,23 @@ def test_a_map_and_a_vector_take_products_and_what_stands_beside_them(call, base
 
 def settings(folder) -> Trial:
     """What the network in the folder was made by."""
-    return from_plain(Trial, json.loads((folder / "store.json").read_text())["saved"]["."])
-
-
-def test_a_preset_names_network_and_cut_and_gives_way_to_options(
-    call, refused, tmp_path, random, build_options
-):
-    np.save(tmp_path / "X.npy", random.integers(256, size=(30, 16, 16, 3), dtype=np.uint8))
-    np.save(tmp_path / "y.npy", np.arange(30) % 3)
-    torch.manual_seed(0)
-    save_weights(resnet18(3), tmp_path / "w.safetensors")
-    data = ["--data", f"{tmp_path / 'X.npy'},{tmp_path / 'y.npy'}"]
-    options = [*data, "--weights", tmp_path / "w.safetensors", "--preset", "vi-net18-tiny"]
-    small = ["--components", 4, "--monomials", 20, "--per-class", 8, "--max-degree", 2]
-    quick = ["--epochs", 1, "--seconds", 0, "--repeats", 1, "--batch", 2, "--json"]
-    result = call("build", *options, *small, *quick, "--out", tmp_path / "out").json()
-    assert result["comparison"]["cut"] == "layer2.1.bn2"
-    kept = settings(tmp_path / "out")
-    assert (kept.projecting.components, kept.pruning.keep, kept.pruning.monomials) == (4, 128, 20)
-    best = [*data, "--weights", tmp_path / "w.safetensors", "--preset", "best-tiny"]
-    result = call("build", "resnet18", *best, *quick, "--out", tmp_path / "best").json()
-    (found,) = from_plain(BuildResult, result).comparison.networks
-    assert result["comparison"]["cut"] == "layer2.1.bn2"
-    assert found.parts["backbone"] == PRESETS["VI-Net18-Tiny"].base_parameters
-    assert 490_000 < found.parameters_head <= 500_000
-    wrong = [*data, "--preset", "VI-Net34-Tiny", "--weights", tmp_path / "w.safetensors"]
-    assert "VI-Net34-Tiny is a resnet34" in refused("build", "resnet18", *wrong, "--out", tmp_path)
+    return trial_from(json.loads((folder / "store.json").read_text())["saved"]["."])
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ([], "Pass --cut"),
         (["--cut", "relu9"], "nearest names are relu"),
-        (["--preset", "VI-Net19"], "There is no preset 'VI-Net19'. There are best, best-tiny"),
         (
             ["--cut", "relu3", "--keep", "none"],
             "--keep must be a positive integer, a share such as 50%, or all",
         ),
-        (
-            ["--cut", "relu3", "--placement", "both"],
-            "--placement must be 'global', 'local' or 'products'",
-        ),
+        (["--cut", "relu3", "--head", "both"], "There is no head 'both'. There are: "),
         (["--cut", "relu3", "--learning-rate", "-1"], "--learning-rate must be a number"),
         (
-            [*PAPER, "--components", "2", "--psi", "1e-30", "--max-degree", "1"],
+            ["--cut", "relu3", "--components", "2", "--psi", "1e-30", "--max-degree", "1"],
             "raise psi or max_degree",
         ),
-        (["--cut", "relu3", "--preset", "VI-Net18-Tiny"], "is a resnet18"),
     ],
 )
 def test_bad_input_is_refused_in_one_sentence(refused, base, tmp_path, options, message):
@@ -236,15 +216,25 @@ def test_bad_input_is_refused_in_one_sentence(refused, base, tmp_path, options, 
     ("options", "message"),
     [
         (["--psi", "1.5"], "--psi must be a number in [0, 1). Got 1.5 instead."),
-        (["--preset", "paper", "--algorithm", "gb"], "'abm', 'oavi', 'vca'"),
-        (["--placement", "local", "--tau", "5"], "tau is no option of abm"),
-        ([*PRODUCTS, "--psi", "0.2"], "--psi is for polynomials that are found on latents"),
-        (["--per-class", "40", "--preset", "best"], "or pass --preset paper."),
-        (["--factors", "3"], "--factors is for products of forms."),
+        (["--algorithm", "gb"], "'abm', 'oavi', 'vca'"),
+        (["--head", "local", "--tau", "5"], "tau is no option of abm"),
+        (
+            [*PRODUCTS, "--max-degree", "2"],
+            "--max-degree is an option of other heads: vanishing, local. Leave it out, or pass "
+            "--head vanishing.",
+        ),
+        (
+            ["--factors=3"],
+            "--factors is an option of other heads: products. Leave it out, or pass --head "
+            "products.",
+        ),
+        (["--placement", "local"], "Write --head vanishing, --head local or --head products"),
+        (["--preset", "best"], "Name the network and pass --cut; --head products makes"),
         ([*PRODUCTS, "--project-once"], "--project-once is for a backbone that stays as it is"),
+        (["--head", "ridge", "--baselines"], "A head of kind 'ridge' has no baselines"),
+        ([*PRODUCTS, "--start", "ideal", "--factors", "3"], "--factors must be 2 with start"),
         (["--nesterov", "--momentum", "0"], "above 0 with nesterov"),
         (["--read", "tokens"], "--read must be 'auto'"),
-        (["--preset", "VI-Net19"], "There is no preset"),
     ],
 )
 def test_bad_values_are_refused_before_any_work(
@@ -261,7 +251,13 @@ def test_networks_that_cannot_be_cut_are_refused(refused, base, vinet, tmp_path)
     given = ["--data", "digits", "--cut", "relu3", "--out", tmp_path]
     assert "random weights" in refused("build", "digits_cnn", *given)
     assert "is cut already" in refused("build", vinet, *given)
-    assert "Pass MODEL" in refused("build", *given)
+
+
+def test_a_network_and_a_cut_are_required(call, base, tmp_path):
+    given = ["--data", "digits", "--out", tmp_path / "out"]
+    for words, missing in (([base], "--cut"), (["--cut", "relu3"], "model")):
+        done = call("build", *words, *given)
+        assert done.code == 2 and f"'{missing}'" in done.err
 
 
 def test_other_settings_in_the_same_folder_are_refused(refused, base, vinet, build_options):

@@ -22,7 +22,7 @@ def picture(tmp_path):
 def products(base, call):
     """A network with products of forms."""
     out = base.parent / "products"
-    options = ["--data", "digits", "--cut", "pool", "--placement", "products", "--epochs", 1]
+    options = ["--data", "digits", "--cut", "pool", "--head", "products", "--epochs", 1]
     timing = ["--repeats", 2, "--seconds", 0.01, "--quiet"]
     done = call("build", base, "--out", out, *options, *timing)
     assert done.code == 0, done.err

@@ -9,29 +9,20 @@ import typer
 from typer.testing import CliRunner
 
 from vinets.cli.generate import takes
-from vinets.core import settings
 from vinets.core.options import (
     Options,
     choice,
     count,
     flag,
+    flag_of,
     gibibytes,
     option,
     optional,
     real,
     share,
 )
-
-BUILT = (
-    "LatentOptions",
-    "Placing",
-    "Projecting",
-    "Pruning",
-    "IdealOptions",
-    "TrainingOptions",
-    "Caching",
-    "SpeedOptions",
-)
+from vinets.core.settings import LatentOptions, SpeedOptions, TrainingOptions
+from vinets.heads import HEADS
 
 
 @dataclass(frozen=True)
@@ -161,28 +152,42 @@ def test_groups_may_be_nested_and_their_fields_annotated():
     assert CliRunner().invoke(program(prepare), []).exit_code == 2
 
 
-@pytest.mark.parametrize("kind", BUILT)
-def test_the_help_of_build_holds_every_setting(call, kind):
-    text = re.sub(r"[\s│]+", " ", call("build", "--help").out)  # lines of a box, joined
-    assert f"─ {getattr(settings, kind).panel} ─" in text
-    for one in fields(getattr(settings, kind)):
-        if (kind, one.name) == ("TrainingOptions", "seed"):
-            continue  # that of the command
-        assert one.metadata.get("flag", f"--{one.name.replace('_', '-')}") in text
-        assert one.metadata["help"].split("{")[0].rstrip(".") in text
-        # words of its own, but where the paper and products have a default each
-        words = one.metadata.get("shown") or ""
-        assert words in text or one.name == "weight_decay"
-    assert "[default: (0.002; 0.001 with --placement products)]" in text
-
-
-def test_nothing_of_the_settings_clashes():
-    """Two options of one name would hide each other."""
-    flags = [
-        one.metadata.get("flag", f"--{one.name.replace('_', '-')}")
-        for kind in BUILT
-        for one in fields(getattr(settings, kind))
+def settable(head: str) -> list:
+    """The fields that are options of build with a head, with the panel of each."""
+    kinds = (HEADS[head].Options, LatentOptions, TrainingOptions, SpeedOptions)
+    return [
+        (kind.panel, one)
+        for kind in kinds
+        for one in fields(kind)
+        # the seed is that of the command
+        if "domain" in one.metadata and one.name != "seed"
     ]
+
+
+@pytest.mark.parametrize("head", ["vanishing", "local", "products", "ridge"])
+def test_the_help_of_build_holds_every_option_of_the_head(call, head):
+    out = call("build", "--head", head, "--help").out
+    text = re.sub(r"[\s│]+", " ", out)  # lines of a box, joined
+    brought = HEADS[head].training_defaults
+    for panel, one in settable(head):
+        assert f"─ {panel} ─" in text and flag_of(one) in text
+        assert one.metadata["help"].split("{")[0].rstrip(".") in text
+        assert (one.metadata.get("shown") or "") in text or one.name in brought
+    for name, value in brought.items():
+        assert name == "trained" or isinstance(value, bool) or f"[default: ({value})]" in text
+
+
+def test_the_help_is_that_of_vanishing_ideals_and_has_no_options_of_others(call):
+    text = call("build", "--help").out
+    assert text == call("build", "--head", "vanishing", "--help").out == call("build").out[:-1]
+    assert "--psi" in text and "--factors" not in text
+    assert "--max-degree" not in call("build", "--head=products", "-h").out
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_no_two_options_of_a_head_have_one_name(head):
+    """Two options of one name would hide each other."""
+    flags = [flag_of(one) for _, one in settable(head)]
     assert len(flags) == len(set(flags))
 
 

@@ -31,18 +31,13 @@ def others(monkeypatch):
     monkeypatch.setattr(HEADS, "_entries", dict(HEADS))
 
     class OtherHead(Head):
-        kind, label, rank, stands_beside = "other", "other head", 500, ("global",)
-
-        @classmethod
-        def beside(cls, reference):
-            return None
+        kind = "other"
 
 
 @pytest.mark.parametrize(
     ("command", "told"),
     [
-        ("build", "too: linear, flat, linear, pooled, MLP, random monomials"),
-        ("build", "SimKD, other head."),
+        ("build", "relu-units, simkd, other."),
         ("ideal", "agd, cg, pcg, bpcg, other or exact"),
         ("evaluate", "'digits', 'cifar10:DIR'"),
         ("evaluate", "'idx:DIR', 'fashion-mnist:DIR'"),

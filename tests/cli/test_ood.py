@@ -28,7 +28,7 @@ def test_what_is_not_there_is_named(refused, base):
 
 
 def test_build_without_training(call, refused, base, tmp_path):
-    given = ["build", base, "--data", "digits", "--cut", "pool", "--epochs", 0]
+    given = ["build", base, "--data", "digits", "--cut", "pool", "--head", "closed"]
     timing = ["--seconds", 0.01, "--repeats", 2, "--batch", 16, "--per-class", 60]
     result = call(*given, *timing, "--out", tmp_path / "net", "--json", "--quiet").json()
     (ours,) = result["comparison"]["networks"]

@@ -12,9 +12,9 @@ from vinets.data import digits
 from vinets.networks import CutNetwork
 
 SHORT = ["--repeats", 2, "--batch", 16, "--quiet"]
-OPTIONS = ["--data", "digits", "--cut", "relu2", "--placement", "products", *SHORT]
-SIZES = ["--head-parameters", 8000, "--factors", 3, "--spatial-rank", 4]
-TRAINING = ["--tune", "all", "--distill", 0.7, "--epochs", 2, "--schedule", "one-cycle"]
+OPTIONS = ["--data", "digits", "--cut", "relu2", "--head", "products", *SHORT]
+SIZES = ["--parameters", 8000, "--factors", 3, "--spatial-rank", 4]
+TRAINING = ["--train", "backbone", "--distill", 0.7, "--epochs", 2, "--schedule", "one-cycle"]
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +42,7 @@ def test_the_table_compares_heads_of_one_size(products):
 
 def test_what_was_tuned_is_saved_and_the_network_itself_is_not_changed(call, base, products):
     net = CutNetwork.from_pretrained(products)
-    assert net.record.notes["tuned"] == "all" and net.head.factors == 3
+    assert net.record.notes["tuned"] == "backbone" and net.head.factors == 3
     uncut = call("evaluate", base, "--data", "digits", "--json").json()
     told = json.loads((products / "results.json").read_text())["comparison"]["uncut"]
     assert uncut["accuracy"] == pytest.approx(told["accuracies"][0])
@@ -94,8 +94,11 @@ def test_the_same_command_goes_on_to_the_same_network(call, base, products, tmp_
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--tune", "backbone"], "--tune must be 'head', 'all' or 'last:N'"),
-        (["--tune", "all", "--views", 2], "--views is for a backbone that stays as it is"),
+        (
+            ["--train", "all"],
+            "--train must be 'classifier', 'coefficients', 'backbone' or 'last:N'",
+        ),
+        (["--views", 2], "--views is for a backbone that stays as it is"),
         (["--factors", 6], "--factors must be an integer from 1 to 5"),
         (["--backbone-rate", -1], "--backbone-rate must be"),
     ],
@@ -106,19 +109,14 @@ def test_bad_values_are_refused_before_any_work(refused, base, tmp_path, options
     assert not (tmp_path / "net").exists()
 
 
-def test_the_best_preset_tunes_products_and_gives_way_to_options(call, base, tmp_path):
-    command = ["build", base, "--data", "digits", "--preset", "best", "--cut", "relu2", *SHORT]
-    sizes = ["--head-parameters", 3000, "--epochs", 1, "--batch-size", 64]
-    done = call(*command, *sizes, "--no-nesterov", "--out", tmp_path / "net")
+def test_a_head_brings_its_recipe_and_gives_way_to_options(call, base, tmp_path):
+    sizes = ["--parameters", 3000, "--epochs", 1, "--batch-size", 64]
+    done = call("build", base, *OPTIONS, *sizes, "--no-nesterov", "--out", tmp_path / "net")
     assert done.code == 0, done.err
-    (stored,) = (p for p in (tmp_path / "net" / "trials").iterdir() if "speed" not in p.name)
-    trial = json.loads(stored.read_text())["trial"]
-    assert trial["tuning"] == {"tune": "all"} and trial["placing"] == {"placement": "products"}
+    lines = (tmp_path / "net" / "trials.jsonl").read_text().splitlines()
+    (trial,) = (one for line in lines if (one := json.loads(line)["trial"]).get("task") != "speed")
+    assert trial["head"] == "products" and trial["options"] == {"parameters": 3000}
     recipe = trial["recipe"]
     assert (recipe["epochs"], recipe["batch_size"], recipe["learning_rate"]) == (1, 64, 0.1)
     assert "nesterov" not in recipe and recipe["distill"] == 0.7
-
-
-def test_sizes_of_the_best_are_for_the_papers_networks(refused, base, tmp_path):
-    told = refused("build", base, "--data", "digits", "--preset", "best-tiny", "--out", tmp_path)
-    assert "is for a resnet18 or resnet34" in told
+    assert recipe["trained"] == "backbone"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import runpy
 import sys
-from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
@@ -18,7 +17,7 @@ sys.path.insert(0, str(ROOT))
 
 from benchmarks.tables import PAGES, fill  # noqa: E402
 from vinets import OAVI  # noqa: E402
-from vinets.core.settings import BEST  # noqa: E402
+from vinets.heads import ProductsHead  # noqa: E402
 from vinets.paper.page import read_results  # noqa: E402
 from vinets.report.figures import figure_data  # noqa: E402
 from vinets.report.formats import cell, paper_cell  # noqa: E402
@@ -90,15 +89,15 @@ def test_the_polynomial_of_the_readme_is_what_comes_out():
     assert found == "x1^2 + x0^2 - 0.81" and found in (ROOT / "README.md").read_text()
 
 
-def test_the_python_of_the_page_on_tuning_makes_the_best(capsys, monkeypatch):
-    short = replace(BEST, recipe=replace(BEST.recipe, epochs=1))
-    monkeypatch.setattr("vinets.core.settings.BEST", short)
+def test_the_python_of_the_page_on_tuning_makes_a_product_head(capsys, monkeypatch):
+    short = {**ProductsHead.training_defaults, "epochs": 1}
+    monkeypatch.setattr(ProductsHead, "training_defaults", short)
     text = (ROOT / "docs" / "tuning.md").read_text()
     (block,) = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
     names: dict = {}
     exec(compile(block, "tuning.md", "exec"), names)
     net = names["net"]
-    assert net.head.kind == "products" and net.record.notes["tuned"] == "all"
+    assert net.head.kind == "products" and net.record.notes["tuned"] == "backbone"
     assert "x0" in capsys.readouterr().out
 
 

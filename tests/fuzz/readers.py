@@ -27,15 +27,17 @@ from vinets.data import cifar, digits, idx_folder, npy_pair
 from vinets.data.images import Preprocessing, read_image
 from vinets.data.points import read_points
 from vinets.data.texts import text_folder
+from vinets.heads import LocalOptions
 from vinets.ideals.abm import ABM
 from vinets.ideals.vca import VCA
+from vinets.latent.collect import collect
 from vinets.models import digits_cnn, load_weights, save_weights, source_of
 from vinets.models.records import sketch
 from vinets.networks import CutNetwork
+from vinets.networks.build import baselines, build
 from vinets.networks.uncut import UncutNetwork, read_uncut, write_uncut
 from vinets.paper.page import read_results, results_page
 from vinets.report.html import html
-from vinets.runs import baselines, build, collect
 from vinets.runs.store import Store
 from vinets.search.budget import Cost
 from vinets.search.cost import CostTable
@@ -178,12 +180,12 @@ def _networks(top: Path) -> Iterator[Reader]:
     data = digits()
     latents = collect(model, data.train, "relu3", per_class=12, progress=None)
     saved = {"config.json": m.json_file, "model.safetensors": m.tensor_file}
-    for placement in ("global", "local"):
-        folder = top / f"network, {placement}"
-        network = build(latents, placement=placement, **SMALL)[0]
-        network.save_pretrained(folder)
-        yield Reader(f"network, {placement}", folder, saved, CutNetwork.from_pretrained, share=0.5)
-    for kind, one in baselines(network, latents).items():
+    for head in ("vanishing", "local"):
+        folder = top / f"network, {head}"
+        build(latents, head=head, **SMALL)[0].save_pretrained(folder)
+        yield Reader(f"network, {head}", folder, saved, CutNetwork.from_pretrained, share=0.5)
+    small = LocalOptions(components=4, keep=2, monomials=8)
+    for kind, one in baselines(latents, "local", small).items():
         folder = top / f"baseline {kind}"
         one.save_pretrained(folder)
         yield Reader(f"baseline {kind}", folder, saved, CutNetwork.from_pretrained, share=0.1)
@@ -235,11 +237,11 @@ def _trials(top: Path) -> Iterator[Reader]:
     # results that the repository holds are good files, too
     committed = Path(__file__).parents[2] / "benchmarks" / "results"
     folder = top / "store"
-    (folder / "trials").mkdir(parents=True)
-    found = min(committed.glob("*/*/trials/*.json"))
-    (folder / "trials" / "a.json").write_bytes(found.read_bytes())
-    read = {"trials/a.json": m.json_file}
-    yield Reader("trial", folder, read, lambda f: Store(f).load(f / "trials" / "a.json"))
+    folder.mkdir()
+    first, *_ = (committed / "paper" / "trials.jsonl").read_bytes().splitlines(keepends=True)
+    (folder / "trials.jsonl").write_bytes(first)
+    read = {"trials.jsonl": m.json_file}
+    yield Reader("trial", folder, read, lambda f: list(Store(f).records()))
     folder = top / "results"
     folder.mkdir()
     (folder / "r.json").write_bytes((committed / "paper" / "fig-generators.json").read_bytes())

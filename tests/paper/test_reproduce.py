@@ -96,11 +96,11 @@ def test_a_second_call_repeats_nothing(out, folders, monkeypatch):
 def test_baselines_are_compared_seed_by_seed(out):
     rows = _experiment(out, "fig-baselines").tables[0].rows
     assert len(rows) == len(READINGS)  # at one cut
-    found = {"vi": {}, "random": {}}
+    found = {"vanishing": {}, "random": {}}
     for head, seed in ((head, seed) for head in found for seed in (0, 1)):
         trial = PLAN.trial(RESNET18, rows[0].values["cut"], head=head, seed=seed)
         found[head][seed] = 100 * Store(out).read(trial).trained.accuracy
-    gaps = [found["vi"][seed] - found["random"][seed] for seed in (0, 1)]
+    gaps = [found["vanishing"][seed] - found["random"][seed] for seed in (0, 1)]
     assert rows[0].values["difference"] == pytest.approx(sum(gaps) / 2)
     assert rows[0].values["difference_std"] == pytest.approx(abs(gaps[0] - gaps[1]) / 2**0.5)
     assert rows[0].values["wins"] == f"{sum(gap > 0 for gap in gaps)} of 2"
@@ -120,7 +120,7 @@ def test_every_claim_of_a_network_is_checked(out):
 
 def test_calls_are_logged_with_what_they_did(out):
     (call,) = [json.loads(line) for line in (out / "calls.jsonl").read_text().splitlines()]
-    assert call["runs"] == len(list((out / "trials").iterdir())) and call["left"] == 0
+    assert call["runs"] == len(Store(out)) and call["left"] == 0
     assert call["seconds"] > 0 and call["machine"]["torch"]
 
 
@@ -161,10 +161,11 @@ def test_a_call_that_was_stopped_goes_on(folders, tmp_path, monkeypatch):
 
 
 def test_an_experiment_is_written_when_it_is_complete(out, folders, tmp_path, monkeypatch):
-    shutil.copytree(out / "trials", tmp_path / "trials")
     shutil.copy(out / "store.json", tmp_path)
     trial = EXPERIMENTS["fig-truncation"].trials(PLAN)[0]  # of the experiment with more trials
-    Store(tmp_path).path(trial).unlink()
+    lines = Store(out).path.read_text().splitlines(keepends=True)
+    kept = [line for line in lines if json.loads(line)["name"] != trial.name]
+    Store(tmp_path).path.write_text("".join(kept))
 
     def stopped(*_):
         raise KeyboardInterrupt
@@ -261,7 +262,7 @@ def test_a_full_result_comes_before_a_quick_one(out, tmp_path):
 def test_the_command_prints_tables_and_the_page_says_quick(out, folders, tmp_path):
     """Over trials that are there, so that nothing is run."""
     testing, app = pytest.importorskip("typer.testing"), pytest.importorskip("vinets.cli.app").app
-    shutil.copytree(out / "trials", tmp_path / "trials")
+    shutil.copy(Store(out).path, tmp_path)
     shutil.copytree(out / "networks", tmp_path / "networks")
     shutil.copy(out / "store.json", tmp_path)
     words = ["reproduce", "table-efficiency", "fig-monomials", "--quick", "--seeds", 2]
@@ -347,6 +348,6 @@ def test_missing_weights_are_one_sentence_with_a_command_that_works(folders, tmp
 
 
 def test_raw_results_are_json_with_settings_machine_and_time(out):
-    for path in (out / "trials").glob("*.json"):
-        record = json.loads(path.read_text())
-        assert {"trial", "machine", "took", "result"} <= record.keys()
+    for line in Store(out).path.read_text().splitlines():
+        record = json.loads(line)
+        assert {"name", "trial", "machine", "took", "result"} <= record.keys()

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from vinets.data import digits
+from vinets.latent.collect import Latents, collect
 from vinets.models import digits_cnn
-from vinets.runs import Latents, collect
 
 DIGITS = digits()
 

@@ -10,6 +10,7 @@ import torch
 from vinets.core.progress import progress_of
 from vinets.heads import SimKDHead
 from vinets.models import create_model, save_weights
+from vinets.runs.compare import head_trials
 from vinets.runs.context import CutContext
 from vinets.runs.run import run_trials
 from vinets.runs.setup import SetupFiles
@@ -17,19 +18,17 @@ from vinets.runs.store import Store
 from vinets.runs.trial import Trial
 
 BUDGET = 5_000
-START = Trial(network="text", cut="blocks.0", checkpoints=False).change(
-    placement="products",
-    head_parameters=BUDGET,
+START = Trial.of(
+    "products",
+    network="text",
+    cut="blocks.0",
+    checkpoints=False,
+    parameters=BUDGET,
     read="map",
     per_class=4,
-    reuse=True,
-    tune="all",
-    distill=0.7,
     epochs=1,
-    validation=0.0,
     batch_size=8,
 )
-HEADS = ("pooled", "linear", "mlp", "simkd", "relu-units", "vi")
 
 
 @pytest.fixture(scope="module")
@@ -44,19 +43,20 @@ def text(tmp_path_factory):
 
 
 def test_every_head_is_tuned_jointly_on_tokens_as_positions(text, tmp_path):
-    trials = [START.change(head=head) for head in HEADS]
+    trials = [*head_trials(START, baselines=True).values()]
     store = Store(tmp_path)
     run_trials(trials, {"text": text}, store, progress=None)
     for trial in trials:
         result = store.read(trial)
         assert result.shape == (64, 48)  # channels at words
-        if trial.head in ("simkd", "relu-units", "vi"):
+        if trial.head in ("simkd", "relu-units", "products"):
             assert 0.8 * BUDGET < result.trained.parameters_head <= BUDGET
 
 
 def test_a_projector_behind_a_layer_norm_may_be_negative(text):
     setup = text.open("text", torch.device("cpu"))
-    network, _ = CutContext(setup, START, progress_of(None)).network(START.change(head="simkd"))
+    trial = head_trials(START, baselines=True)["SimKD"]
+    network, _ = CutContext(setup, START, progress_of(None)).network(trial)
     assert isinstance(network.head, SimKDHead) and network.head.signed
 
 

@@ -11,6 +11,7 @@ import torch
 from vinets import VINet
 from vinets.core.executors import open_executor
 from vinets.data import DataSplit, digits
+from vinets.heads import ProductsOptions
 from vinets.models import save_weights
 from vinets.runs.compare import compare_heads, head_trials, speed_trial
 from vinets.runs.run import run_trials
@@ -74,7 +75,9 @@ def test_what_a_frozen_projection_makes_may_be_kept(setups, tmp_path):
     assert one.parts == other.parts and abs(one.accuracy - other.accuracy) < 0.02
 
 
-PRODUCTS = SMALL.change(placement="products", head_parameters=2000, tune="all", epochs=1)
+PRODUCTS = replace(SMALL, head="products", options=ProductsOptions(parameters=2000)).change(
+    trained="backbone", epochs=1
+)
 
 
 def test_a_tuned_network_is_tested_on_inputs_whatever_is_cached(setups, tmp_path):
@@ -86,15 +89,18 @@ def test_a_tuned_network_is_tested_on_inputs_whatever_is_cached(setups, tmp_path
 
 
 def test_every_baseline_of_products_is_trained_where_latents_are_cached(setups, tmp_path):
-    heads = head_trials(PRODUCTS.change(tune="head", views=1, distill=0.7), baselines=True)
+    heads = head_trials(
+        PRODUCTS.change(trained="coefficients", views=1, distill=0.7), baselines=True
+    )
     store = run(heads.values(), setups, tmp_path)
     assert not store.missing(heads.values())
-    uncached = {name for name, trial in heads.items() if trial.caching.views is None}
+    uncached = {name for name, trial in heads.items() if trial.recipe.views is None}
     assert uncached == {"SimKD"}  # it learns more than logits of the uncut network
 
 
 def test_a_loss_of_products_leaves_baselines_as_they_are(setups, tmp_path):
-    trials = [PRODUCTS.change(head=head, vanish=v) for head in ("linear", "vi") for v in (0, 0.3)]
+    linear = PRODUCTS.change(head="linear")
+    trials = [trial.change(vanish=v) for trial in (linear, PRODUCTS) for v in (0.0, 0.3)]
     store = run(trials, setups, tmp_path)
     losses = [store.read(trial).trained.loss for trial in trials]
     assert losses[0] == losses[1] and losses[2] != losses[3]
@@ -148,7 +154,7 @@ def test_while_polynomials_are_found_every_class_is_told_of(setups, tmp_path):
 
     heard = Heard()
     run_trials([SMALL], setups, Store(tmp_path), progress=heard)
-    notes = [note for stage, note in heard if stage == "polynomials"]
+    notes = [note for stage, note in heard if stage == "VI-Net"]
     assert any(note.startswith("classes 9/10") for note in notes)
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 
 import pytest
 
@@ -22,22 +24,85 @@ def test_what_was_written_is_read(tmp_path):
     store.write(RECORD)
     assert store.missing([TRIAL]) == []
     assert store.record(TRIAL) == RECORD and store.read(TRIAL) == RECORD.result
-    assert [p.name for p in (tmp_path / "trials").iterdir()] == [f"{TRIAL.name}.json"]
+    assert [*store.records()] == [RECORD] and len(store) == 1
 
 
-def test_a_file_has_the_changes_only(tmp_path):
+def test_a_line_has_the_changes_only(tmp_path):
     Store(tmp_path).write(RECORD)
-    (path,) = (tmp_path / "trials").iterdir()
-    assert json.loads(path.read_text())["trial"] == TRIAL.changes
+    (line,) = (tmp_path / "trials.jsonl").read_text().splitlines()
+    values = json.loads(line)
+    assert (values["name"], values["trial"]) == (TRIAL.name, TRIAL.changes)
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"trial": {"cutt": 3}}', "[" * 100_000])
-def test_a_broken_file_is_one_sentence(tmp_path, text):
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 0.99])
+def test_a_line_that_was_cut_short_is_no_result_and_the_trial_is_repeated(tmp_path, share):
+    store, other = Store(tmp_path), TRIAL.change(seed=1)
+    for trial in (TRIAL, other):
+        store.write(TrialRecord(trial, RECORD.result, {}))
+    lines = store.path.read_bytes().splitlines(keepends=True)
+    store.path.write_bytes(lines[0] + lines[1][: int(share * len(lines[1]))])
+    assert store.missing([TRIAL, other]) == [other]
+    store.write(TrialRecord(other, RECORD.result, {}))
+    again = Store(tmp_path)
+    assert again.missing([TRIAL, other]) == [] and len(again) == 2
+    assert again.read(other) == again.read(TRIAL) == RECORD.result
+
+
+@pytest.mark.parametrize("line", ["[]", "{}", "3", '{"name": []}', "[" * 100_000, "\0\ufffd"])
+def test_a_broken_line_leaves_the_others(tmp_path, line):
     store = Store(tmp_path)
+    tmp_path.joinpath("trials.jsonl").write_text(f"{line}\n")
     store.write(RECORD)
-    store.path(TRIAL).write_text(text)
-    with pytest.raises(ValueError, match=r"does not hold the result of a trial.*Delete it"):
-        store.read(TRIAL)
+    assert store.read(TRIAL) == RECORD.result and len(store) == 1
+
+
+@pytest.mark.parametrize("result", [None, [], {"ideals": 3}, {"cutt": 3}])
+def test_a_line_that_holds_no_result_is_one_sentence(tmp_path, result):
+    line = json.dumps({"name": TRIAL.name, "trial": TRIAL.changes, "result": result})
+    tmp_path.joinpath("trials.jsonl").write_text(f"{line}\n")
+    with pytest.raises(ValueError, match=r"does not hold the result of the trial.*Delete its line"):
+        Store(tmp_path).read(TRIAL)
+
+
+def test_the_last_of_two_lines_counts(tmp_path):
+    for took in (1.0, 2.0):
+        Store(tmp_path).write(TrialRecord(TRIAL, RECORD.result, {}, took))
+    assert Store(tmp_path).record(TRIAL).took == 2.0
+
+
+APPEND = """
+import sys
+from vinets.runs.store import Store, TrialRecord
+from vinets.runs.trial import Trial, TrialResult
+store = Store(sys.argv[1])
+for k in range(100):
+    trial = Trial(network="n" * 3000, cut=sys.argv[2], task="ideals", seed=k)
+    store.write(TrialRecord(trial, TrialResult(), {}))
+"""
+
+
+def test_two_processes_append_at_once(tmp_path):
+    store = Store(tmp_path)
+    both = [
+        subprocess.Popen([sys.executable, "-c", APPEND, str(tmp_path), cut]) for cut in ("a", "b")
+    ]
+    assert [one.wait() for one in both] == [0, 0]
+    assert len(store) == 200 and store.path.read_bytes().count(b"\n") == 200
+
+
+def test_a_store_sees_what_others_append(tmp_path):
+    store = Store(tmp_path)
+    assert store.missing([TRIAL]) == [TRIAL]
+    Store(tmp_path).write(RECORD)
+    assert store.missing([TRIAL]) == []
+
+
+def test_results_of_an_earlier_version_are_refused_with_how_to_rewrite_them(tmp_path):
+    (tmp_path / "trials").mkdir()
+    Store(tmp_path)  # a folder of that name alone is no store
+    (tmp_path / "trials" / "a.json").write_text("{}")
+    with pytest.raises(ValueError, match=r"of version 0\.2.*python -m benchmarks\.convert .* or"):
+        Store(tmp_path)
 
 
 @pytest.mark.parametrize(

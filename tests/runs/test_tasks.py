@@ -8,15 +8,14 @@ import numpy as np
 import pytest
 import torch
 
-from vinets.core.settings import Placing, Projecting
 from vinets.data import DataSplit
+from vinets.heads.vanishing import VanishingOptions, find_components
 from vinets.ideals.abm import ABM
-from vinets.runs import build
+from vinets.networks.build import build
 from vinets.runs.run import run_trials
 from vinets.runs.setup import Setup
 from vinets.runs.store import Store
 from vinets.runs.trial import Trial
-from vinets.runs.variables import find_variables
 
 FEW = Trial(network="net", cut="relu3", task="ideals").change(
     components=8, order="pca-tanh", per_class=48, max_degree=3
@@ -43,8 +42,8 @@ WIDE = pytest.mark.filterwarnings("ignore::vinets.ideals.base.ScaleWarning")
 def test_what_is_counted_is_what_a_build_finds(model, train, carried_out, order):
     result = carried_out(FEW.change(order=order))
     found = result.found
-    options = {"components": 8, "per_class": 48, "order": order, "progress": None}
-    _, report = build(model, train, "relu3", ideal=ABM(0.1, max_degree=3), **options)
+    options = {"components": 8, "per_class": 48, "order": order, "max_degree": 3}
+    _, report = build(model, train, "relu3", progress=None, reuse=False, **options)
     assert found.monomials == report.monomials_found
     assert found.polynomials == report.generators_found
     assert found.explained_variance == report.explained_variance
@@ -53,11 +52,13 @@ def test_what_is_counted_is_what_a_build_finds(model, train, carried_out, order)
 
 def test_classes_are_counted_one_by_one_and_shared_terms_once(latents, carried_out):
     found = carried_out(FEW).found
-    made = find_variables(latents, Placing(), Projecting(components=8, order="pca-tanh"))
+    made = find_components(latents, VanishingOptions(components=8))
     points, labels = made.points[latents.fit], made.labels[latents.fit]
     everything = set()
     for k in range(10):
-        fitted = ABM(psi=0.1, max_degree=3).fit(points[labels == k].numpy())
+        fitted = ABM(psi=0.1, max_degree=3, normalization="leading").fit(
+            points[labels == k].numpy()
+        )
         used = (fitted.generators_.tail != 0).any(0).numpy()
         rows = [*fitted.order_ideal_[used].tolist(), *fitted.leading_terms_.tolist()]
         terms = {tuple(row) for row in rows if any(row)}

@@ -11,8 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vinets.core.plain import as_plain, changes, from_plain
-from vinets.core.settings import LatentOptions, Pruning
-from vinets.runs.trial import Trial, TrialResult
+from vinets.core.settings import LatentOptions, TrainingOptions
+from vinets.heads import HEADS, ProductsOptions, VanishingOptions
+from vinets.networks.build import rival_options
+from vinets.runs.trial import Trial, TrialResult, trial_from
 
 TRIALS = st.builds(
     lambda cut, psi, keep, epochs, seed: Trial(cut=cut).change(
@@ -20,7 +22,7 @@ TRIALS = st.builds(
     ),
     st.sampled_from(["relu1", "layer2.1.bn2", 3]),
     st.floats(0, 0.99),
-    st.none() | st.just("auto") | st.integers(1, 99) | st.floats(0.01, 1.0),
+    st.none() | st.integers(1, 99) | st.floats(0.01, 1.0),
     st.integers(1, 50),
     st.integers(0, 5),
 )
@@ -28,9 +30,16 @@ TRIALS = st.builds(
 
 @given(TRIALS)
 def test_a_trial_is_made_again_from_its_changes(trial):
-    kept = json.loads(json.dumps(trial.changes))
-    assert from_plain(Trial, kept) == trial
-    assert from_plain(Trial, as_plain(trial)) == trial
+    assert trial_from(json.loads(json.dumps(trial.changes))) == trial
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_a_trial_of_any_head_is_made_again_from_its_changes(head):
+    trial = Trial.of(head, cut="relu1", epochs=3)
+    assert trial_from(json.loads(json.dumps(trial.changes))) == trial
+    for kind in HEADS[head].rivals:
+        like = replace(trial, head=kind, options=rival_options(kind, head, trial.options))
+        assert trial_from(json.loads(json.dumps(like.changes))) == like
 
 
 @given(TRIALS, TRIALS)
@@ -40,29 +49,45 @@ def test_names_tell_trials_apart(one, other):
 
 def test_what_has_its_default_does_not_identify():
     assert Trial().changes == {}
-    assert Trial(pruning=Pruning(keep=4)).changes == {"pruning": {"keep": 4}}
-    assert Trial().change(keep="auto", psi=0.1) == Trial()
+    assert Trial(options=VanishingOptions(keep=4)).changes == {"options": {"keep": 4}}
+    assert Trial().change(keep=128, psi=0.1) == Trial()
 
 
 def test_a_new_field_orphans_nothing():
     """A class with one field more, whose default does what was done before, hashes the same."""
     wider = make_dataclass(
-        "Wider", [("brand_new", int, field(default=7))], bases=(Pruning,), frozen=True
+        "Wider", [("brand_new", int, field(default=7))], bases=(ProductsOptions,), frozen=True
     )
-    assert changes(wider(keep=4)) == changes(Pruning(keep=4))
-    assert changes(wider(keep=4, brand_new=8)) == {"keep": 4, "brand_new": 8}
+    assert changes(wider(factors=4)) == changes(ProductsOptions(factors=4))
+    assert changes(wider(factors=4, brand_new=8)) == {"factors": 4, "brand_new": 8}
 
 
 def test_what_changes_no_result_does_not_identify():
-    same = Trial(collecting=LatentOptions(batch_size=8, memory_limit=1))
+    same = Trial(latents=LatentOptions(batch_size=8, memory_limit=1))
     assert same.name == Trial().name
-    assert Trial(collecting=LatentOptions(per_class=8)).name != Trial().name
+    assert Trial(latents=LatentOptions(per_class=8)).name != Trial().name
+
+
+def test_a_trial_of_a_head_has_what_suits_the_head():
+    trial = Trial.of("products", factors=3, epochs=2)
+    assert trial.options == ProductsOptions(factors=3)
+    brought = dict(HEADS["products"].training_defaults) | {"epochs": 2}
+    assert trial.recipe == TrainingOptions(**brought)
+    assert trial.latents == LatentOptions(**HEADS["products"].latent_defaults(trial.options))
+    assert Trial.of("vanishing", per_class=9).latents == LatentOptions(per_class=9, reuse=True)
+
+
+def test_another_head_starts_from_its_own_defaults():
+    trial = Trial().change(keep=4, epochs=3).change(head="products", factors=3)
+    assert (trial.options, trial.recipe.epochs) == (ProductsOptions(factors=3), 3)
+    with pytest.raises(TypeError, match="no option 'factors'"):
+        Trial().change(factors=3)
 
 
 def test_changes_reach_the_setting_that_has_the_option():
     trial = Trial(cut="a").change(cut="b", epochs=3, components=9, views=2, train=5, repeats=1)
-    assert (trial.cut, trial.recipe.epochs, trial.projecting.components) == ("b", 3, 9)
-    assert (trial.caching.views, trial.sampling.train, trial.timing.repeats) == (2, 5, 1)
+    assert (trial.cut, trial.recipe.epochs, trial.options.components) == ("b", 3, 9)
+    assert (trial.recipe.views, trial.sampling.train, trial.timing.repeats) == (2, 5, 1)
     kept = trial.change(recipe=replace(trial.recipe, momentum=0.5), epochs=4).recipe
     assert (kept.momentum, kept.epochs) == (0.5, 4)
 
@@ -74,7 +99,7 @@ def test_changes_reach_the_setting_that_has_the_option():
         (
             {"epochs": -1},
             ValueError,
-            r"'epochs' parameter of Trial must be an integer of at least 0",
+            r"'epochs' parameter of Trial must be a positive integer",
         ),
         ({"psi": 1.5}, ValueError, r"'psi' parameter of Trial must be a number in \[0, 1\)"),
         ({"task": "sing"}, ValueError, r"'task' parameter of Trial"),
@@ -89,10 +114,10 @@ def test_other_changes_are_refused(change, error, message):
     ("values", "message"),
     [
         (
-            {"pruning": {"keeep": 3}},
-            r"file: pruning: 'keeep' is not known here.*'keep'",
+            {"latents": {"per_clas": 3}},
+            r"file: latents: 'per_clas' is not known here.*'per_class'",
         ),
-        ({"pruning": {"keep": []}}, r"file: pruning: keep must be"),
+        ({"latents": {"per_class": []}}, r"file: latents: per_class must be"),
         ({"seed": 1.5}, r"file: seed must be a whole number. Got 1.5"),
         ({"recipe": {"epochs": -1}}, r"file: recipe: The 'epochs' parameter of TrainingOptions"),
         ([], r"file must be an object"),

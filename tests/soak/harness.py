@@ -11,11 +11,10 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from vinets import ABM
+from vinets import build
 from vinets.data import DataSplit, digits
 from vinets.models import digits_cnn
 from vinets.networks import CutNetwork
-from vinets.runs import build
 
 MOST = 0.02  # megabytes an iteration; less than a single copy of what an iteration holds
 
@@ -78,8 +77,8 @@ def soak(
 def _once(
     model: torch.nn.Module, data: DataSplit, images: torch.Tensor, folder: Path
 ) -> torch.Tensor:
-    small = {"per_class": 20, "components": 6, "keep": 3, "monomials": 24, "progress": None}
-    network = build(model, data.train, "relu3", ideal=ABM(0.1, max_degree=2), **small)[0]
+    small = {"per_class": 20, "components": 6, "keep": 3, "monomials": 24, "max_degree": 2}
+    network = build(model, data.train, "relu3", progress=None, **small)[0]
     network.save_pretrained(folder)
     with torch.no_grad():
         said = network.eval()(images)

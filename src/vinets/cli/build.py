@@ -6,13 +6,12 @@ import shlex
 import sys
 from collections.abc import Mapping
 from dataclasses import fields, replace
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from click import NoSuchOption
 
+from vinets.cli.config import read_run
 from vinets.cli.generate import takes
 from vinets.cli.late_help import LateHelp, config_in
 from vinets.cli.options import (
@@ -30,12 +29,19 @@ from vinets.cli.options import (
 )
 from vinets.cli.output import note, note_normalisation, print_json, watching
 from vinets.core.files import locked
+from vinets.core.options import flag_of
 from vinets.core.settings import LatentOptions, SpeedOptions, TrainingOptions
 
 if TYPE_CHECKING:
     from vinets.runs.trial import Trial
 
 DEFAULT = "vanishing"
+
+GONE = {
+    "--placement": "Write --head vanishing, --head local or --head products instead.",
+    "--preset": "Name the network and pass --cut; --head products makes what was best.",
+}
+"""Options of version 0.2, and what is written in their place."""
 
 
 class HeadCommand(LateHelp):
@@ -47,43 +53,46 @@ class HeadCommand(LateHelp):
     def make_context(
         self, info_name: Any, args: list[str], parent: Any = None, **extra: Any
     ) -> Any:
-        if not args:  # without a word, the help is shown
-            return super().make_context(info_name, args, parent, **extra)
-        inner = _command(_head_in(args))
-        try:
-            return inner.make_context(info_name, args, parent, **extra)
-        except NoSuchOption as error:
-            flag = error.option_name
-            heads = _heads_with(flag.removeprefix("--").replace("-", "_"))
-            if not heads:
-                raise
-            raise ValueError(
-                f"{flag} is an option of other heads: {', '.join(heads)}. Leave it out, or pass "
-                f"--head {heads[0]}."
-            ) from None
+        path, rest = config_in(args)
+        told = {} if path is None else read_run(Path(path))
+        command = _command(_head_in(rest, str(told.get("head", DEFAULT))))
+        self.params = command.params  # complaints are told in terms of these
+        known = {flag for one in command.params for flag in (*one.opts, *one.secondary_opts)}
+        flags = [word.partition("=")[0] for word in rest if word.startswith("--")]
+        for flag in [*flags, *(f"--{name}" for name in told)]:
+            if flag not in known:
+                _refuse(flag)
+        return command.make_context(info_name, args, parent, **extra)
 
 
-def _head_in(words: list[str]) -> str:
-    """Return the head that the words of a line name, or the file behind --config."""
-    from vinets.cli.config import read_run
-
-    path, rest = config_in(words)
-    found = DEFAULT if path is None else str(read_run(Path(path)).get("head", DEFAULT))
-    for place, word in enumerate(rest):
+def _head_in(words: list[str], found: str) -> str:
+    """Return the head that the words of a line name, or the one that was found elsewhere."""
+    for place, word in enumerate(words):
         if word.startswith("--head="):
             found = word.partition("=")[2]
-        elif word == "--head" and place + 1 < len(rest):
-            found = rest[place + 1]
+        elif word == "--head" and place + 1 < len(words):
+            found = words[place + 1]
     return found
 
 
-def _heads_with(name: str) -> list[str]:
+def _refuse(flag: str) -> None:
+    """Complain about an option of other heads, or of an earlier version; pass over any other."""
     from vinets.heads import HEADS
 
-    return [k for k, head in HEADS.items() if name in {one.name for one in fields(head.Options)}]
+    if flag in GONE:
+        raise ValueError(f"{flag} is no option any more. {GONE[flag]}")
+    heads = [
+        kind
+        for kind, head in HEADS.items()
+        if flag in {flag_of(one) for one in fields(head.Options) if "domain" in one.metadata}
+    ]
+    if heads:
+        raise ValueError(
+            f"{flag} is an option of other heads: {', '.join(heads)}. Leave it out, or pass "
+            f"--head {heads[0]}."
+        )
 
 
-@cache
 def _command(head: str) -> Any:
     """Make the command with the options of a head."""
     from vinets.heads import HEADS
@@ -93,14 +102,35 @@ def _command(head: str) -> Any:
     opened = {"options": None, "latents": None, "recipe": None}
     groups = {"options": kind.Options, "latents": LatentOptions, "recipe": recipe}
     # The recipe has the seed of the command; what a baseline is like is not said on a line.
-    made = takes(("seed", "like"), opened, **groups, timing=SpeedOptions)(build)
-    app = typer.Typer(rich_markup_mode="markdown")
-    app.command(cls=LateHelp, name="build")(made)
+    made = takes(("seed", "like"), opened, **groups, timing=SpeedOptions)(_build)
+    app = typer.Typer(rich_markup_mode="markdown", add_completion=False)
+    app.command(cls=LateHelp, name="build", help=build.__doc__, no_args_is_help=True)(made)
     return typer.main.get_command(app)
 
 
+def build() -> None:
+    """Cut a network, put polynomials behind the cut, and train what is left.
+
+    Polynomials that nearly vanish on one class each are found on latents of the training data:
+    generators of the ideals of the classes. Those that are large on other classes are kept, and a
+    linear layer on their absolute values is trained. The result, a VI-Net, is compared with the
+    uncut network: accuracy on the test part, parameters, images per second. It is saved in the
+    folder, with results.json. The same command goes on where it was interrupted.
+
+    Example: vinets build out/base --data digits --cut pool --out out/small
+
+    With --head, another head stands behind the cut, with options of its own: vinets build --head
+    products --help shows those of product heads. They start at random, are trained together with
+    the backbone, and the uncut network teaches them.
+
+    Example: vinets build out/base --data digits --cut pool --head products --out out/products
+
+    Heads such as ridge and closed need no training.
+    """
+
+
 @takes(reading=TrainingData, common=Filling)
-def build(
+def _build(
     *,
     model: Annotated[
         str,
@@ -128,24 +158,6 @@ def build(
     ] = False,
     common: Filling,
 ) -> None:
-    """Cut a network, put polynomials behind the cut, and train what is left.
-
-    Polynomials that nearly vanish on one class each are found on latents of the training data:
-    generators of the ideals of the classes. Those that are large on other classes are kept, and a
-    linear layer on their absolute values is trained. The result, a VI-Net, is compared with the
-    uncut network: accuracy on the test part, parameters, images per second. It is saved in the
-    folder, with results.json. The same command goes on where it was interrupted.
-
-    Example: vinets build out/base --data digits --cut pool --out out/small
-
-    With --head, another head stands behind the cut, with options of its own: vinets build --head
-    products --help shows those of product heads. They start at random, are trained together with
-    the backbone, and the uncut network teaches them.
-
-    Example: vinets build out/base --data digits --cut pool --head products --out out/products
-
-    Heads such as ridge and closed need no training.
-    """
     from vinets.data.sources import limit_source
     from vinets.networks.network import CutNetwork
     from vinets.report import print_table
@@ -154,10 +166,11 @@ def build(
     from vinets.runs.opening import open_uncut, require_weights
     from vinets.runs.setup import Origin
 
+    given = options, recipe, latents
+    head_trials(_trial(head, None, cut, *given), baselines=baselines)  # complains before any work
     opened, _, split = open_uncut(model, **reading.keywords())
-    trial = _trial(head, opened.architecture, cut, options, recipe, latents)
+    trial = _trial(head, opened.architecture, cut, *given)
     trial = replace(trial, timing=timing, seed=common.seed)
-    head_trials(trial, baselines=baselines)  # complains before any work
     require_weights(opened, reading.data)
     assert split is not None  # --data is required
     note_normalisation(opened, split, common.quiet)
@@ -208,4 +221,11 @@ def _trial(
     trial = Trial.of(head, cut=cut_of(cut), **sizes)
     chosen = replace(trial.options, **options)  # type: ignore[type-var]
     read = LatentOptions(**(HEADS[head].latent_defaults(chosen) | dict(latents)))
-    return replace(trial, options=chosen, recipe=replace(trial.recipe, **recipe), latents=read)
+    training = replace(trial.recipe, **recipe)
+    for flag, cached in (("--views", training.views), ("--project-once", training.projected)):
+        if cached and training.layers != 0:
+            raise ValueError(
+                f"{flag} is for a backbone that stays as it is. Leave it out, or pass --train "
+                "coefficients."
+            )
+    return replace(trial, options=chosen, recipe=training, latents=read)

@@ -38,7 +38,7 @@ class NetworkResult:
     accuracies: tuple[float, ...]  # on the test images, in [0, 1], one for every seed
     wrong: tuple[tuple[int, ...], ...] = ()  # for every seed, the test images it gets wrong
     speed: Speed | None = None  # measured in turns with the others of the comparison
-    seconds_build: float | None = None  # of finding polynomials, without the shared latents
+    seconds_build: float | None = None  # of building the head, its latents included
     seconds_train: float | None = None
     history: History | None = None  # of the first seed's training
 

@@ -62,13 +62,14 @@ class CutContext:
 
     def network(self, trial: Trial) -> tuple[CutNetwork, BuildFacts]:
         """The untrained network of a trial, and how its head was built."""
+        latents = self.latents  # first, because collecting them is a stage of its own
         self.progress.start(HEADS[trial.head].label, 1)
         notes = Notes(self.progress)
-        head = HEADS[trial.head].build(self.latents, trial.options, trial.seed, notes)
+        head = HEADS[trial.head].build(latents, trial.options, trial.seed, notes)
         self.progress.advance(1)
         options = changes(trial.options)
         return put_behind(
-            self.latents, head, {"head": trial.head, "options": options, "seed": trial.seed}
+            latents, head, {"head": trial.head, "options": options, "seed": trial.seed}
         )
 
     def views(self, trial: Trial) -> LatentViews:

@@ -45,6 +45,12 @@ class Store:
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
+        if any((self.folder / "trials").glob("*.json")):
+            raise ValueError(
+                f"{self.folder} holds results of version 0.2, a file for each. Rewrite them with "
+                f"python -m benchmarks.convert {self.folder} in the repository of vinets, or "
+                "choose another folder."
+            )
         self._size = -1  # bytes of the file when it was read
         self._values: dict[str, dict[str, Any]] = {}  # by the name of the trial
 
