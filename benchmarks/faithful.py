@@ -32,7 +32,7 @@ from vinets import build, fine_tune, train_classifier
 from vinets.core.device import evaluating
 from vinets.core.settings import TrainingOptions
 from vinets.data import choose_per_class
-from vinets.explain.sums import HeadSum, head_sum
+from vinets.explanations.sums import HeadSum, head_sum
 from vinets.heads import ProductsHead
 from vinets.heads.gradients import integrated_gradients, margin_gradient
 from vinets.networks import CutNetwork

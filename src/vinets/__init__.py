@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from vinets.core.settings import TrainingOptions
     from vinets.estimators import VanishingIdealClassifier
-    from vinets.explain.explain import explain
+    from vinets.explanations.explain import explain
     from vinets.heads.facts import BuildFacts
     from vinets.heads.polynomial_layer import PolynomialLayer
     from vinets.ideals.abm import ABM
@@ -83,7 +83,7 @@ _HOME = {
     "compress": "search.compress",
     "cut_points": "latent.cut",
     "evaluate": "measure.compare",
-    "explain": "explain.explain",
+    "explain": "explanations.explain",
     "fine_tune": "training.tune",
     "fit_class_ideals": "ideals.classwise",
     "baselines": "networks.build",

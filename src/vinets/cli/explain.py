@@ -61,8 +61,8 @@ def explain(
     from vinets.core.device import resolve_device
     from vinets.core.files import write_text
     from vinets.data.formats import UnknownData
-    from vinets.explain.explain import explain as explained
-    from vinets.explain.page import explain_page
+    from vinets.explanations.explain import explain as explained
+    from vinets.explanations.page import explain_page
     from vinets.networks import CutNetwork
     from vinets.report import html, print_page
     from vinets.runs.opening import open_with_data

@@ -7,7 +7,7 @@ import torch
 
 from vinets import build
 from vinets.data import digits
-from vinets.explain.sums import head_sum, written
+from vinets.explanations.sums import head_sum, written
 from vinets.heads import LinearHead
 from vinets.models import digits_cnn
 

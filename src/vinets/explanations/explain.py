@@ -1,8 +1,8 @@
 r"""An explanation of an answer: the polynomials that decided, where, and the nearest examples.
 
 The margin between the answer and the next class is a sum over polynomials and positions, see
-:mod:`vinets.explain.sums`. It is compared with the margin of the *middle* of the two classes, the
-mean over training examples of both with equal weight, which is a sum of the same form. So
+:mod:`vinets.explanations.sums`. It is compared with the margin of the *middle* of the two
+classes, the mean over training examples of both with equal weight, which is a sum of the same form. So
 
 .. math:: \text{margin} = \text{margin of the middle}
     + \sum_{j,p} (W_{aj} - W_{rj})\,(v_{jp} - \bar v_{jp}) + \text{path}
@@ -25,7 +25,7 @@ from torch import Tensor
 from vinets.core.device import call, device_of, each, evaluating
 from vinets.core.progress import Progress, Silent
 from vinets.data import DataSplit, ImageSource, Source, as_source, choose_per_class
-from vinets.explain.sums import HeadSum, head_sum
+from vinets.explanations.sums import HeadSum, head_sum
 from vinets.networks.network import CutNetwork
 from vinets.runs.positions import (
     Picture,

@@ -1,0 +1,1 @@
+"""Why a network gave its answer."""
