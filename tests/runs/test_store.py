@@ -88,7 +88,7 @@ def test_two_processes_append_at_once(tmp_path):
     ]
     assert [one.wait() for one in both] == [0, 0]
     assert len(store) == 200
-    # A line that is being written looks like one that was cut short, and an empty one may follow it.
+    # A line that is being written looks like one that was cut short: an empty one may follow it.
     lines = [json.loads(line) for line in store.path.read_text().split("\n") if line]
     assert len(lines) == 200
 
