@@ -178,8 +178,9 @@ def test_the_help_of_build_holds_every_option_of_the_head(call, head):
 
 
 def test_the_help_is_that_of_vanishing_ideals_and_has_no_options_of_others(call):
-    text = call("build", "--help").out
-    assert text == call("build", "--head", "vanishing", "--help").out == call("build").out[:-1]
+    text = call("build", "--help").out.rstrip()
+    for words in ([], ["--head", "vanishing", "--help"]):
+        assert call("build", *words).out.rstrip() == text
     assert "--psi" in text and "--factors" not in text
     assert "--max-degree" not in call("build", "--head=products", "-h").out
 

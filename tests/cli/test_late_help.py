@@ -37,7 +37,7 @@ def others(monkeypatch):
 @pytest.mark.parametrize(
     ("command", "told"),
     [
-        ("build", "relu-units, simkd, other."),
+        ("build", ", other. [default: vanishing]"),
         ("ideal", "agd, cg, pcg, bpcg, other or exact"),
         ("evaluate", "'digits', 'cifar10:DIR'"),
         ("evaluate", "'idx:DIR', 'fashion-mnist:DIR'"),

@@ -35,5 +35,5 @@ def test_build_without_training(call, refused, base, tmp_path):
     assert ours["name"] == "closed form" and ours["accuracies"][0] > 0.93
     found = call("evaluate", tmp_path / "net", "--data", "digits", "--json", "--quiet").json()
     assert abs(found["accuracy"] - ours["accuracies"][0]) < 1e-9
-    assert "--keep has no effect" in refused(*given, "--keep", 4, "--out", tmp_path / "other")
-    assert "one head" in refused(*given, "--head", "pooled", "--out", tmp_path / "other")
+    said = refused(*given, "--keep", 4, "--out", tmp_path / "other")
+    assert "--keep is an option of other heads: vanishing, local." in said

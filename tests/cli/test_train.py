@@ -30,6 +30,12 @@ def test_the_folder_holds_a_network_that_is_as_good_as_it_says(base):
     assert accuracy > 0.6
 
 
+def test_options_of_heads_are_none_of_an_uncut_network(call):
+    text = call("train", "--help").out
+    for flag in ("--train ", "--vanish", "--backbone-rate", "--views", "--distill"):
+        assert flag not in text
+
+
 def test_an_interrupted_training_goes_on_to_the_same_weights(call, base, tmp_path, monkeypatch):
     from vinets.training import loop
 

@@ -22,8 +22,12 @@ from vinets.cli.output import note, print_json, watching
 from vinets.core.files import locked
 from vinets.core.settings import BACKBONE, RECIPES, SMALL, TrainingOptions
 
-# there is no teacher, and no head; the seed is that of the command
-WITHOUT = ("seed", "distill", "temperature", "standardize", "vanish")
+# There is no teacher, no head and no cut; the seed is that of the command.
+WITHOUT = (
+    *("seed", "distill", "temperature", "standardize", "vanish"),
+    *("trained", "backbone_rate", "backbone_decay", "norms", "memory_format", "compiled"),
+    *("views", "dtype", "projected"),
+)
 
 
 def _words(name: str) -> str:

@@ -161,14 +161,17 @@ def trial_from(values: Any) -> Trial:
 
 def _options_from(kind: type[HeadOptions], values: Any) -> HeadOptions:
     """Return options of a head from their changes; those of another head may be inside."""
-    rest = {name: value for name, value in dict(values).items() if name != "like"}
-    if "like" in values:
-        inner = dict(values["like"])
-        named = inner.pop("kind", None)
-        usual = next(one for one in fields(kind) if one.name == "like").default
-        other: Any = type(usual) if named is None else HEADS[named].Options
-        rest["like"] = _options_from(other, inner)
-    return kind(**rest)
+    if not isinstance(values, dict):
+        raise ValueError("options of a head must be an object.")
+    made = from_plain(kind, {k: v for k, v in values.items() if k != "like"}, "options")
+    if "like" not in values:
+        return made
+    usual, inner = getattr(kind, "like", None), values["like"]
+    if usual is None or not isinstance(inner, dict):
+        raise ValueError("like must hold the options of the head that a baseline is compared with.")
+    other = HEADS[str(inner["kind"])].Options if "kind" in inner else type(usual)
+    rest = {name: value for name, value in inner.items() if name != "kind"}
+    return replace(made, like=_options_from(other, rest))  # type: ignore[call-arg]
 
 
 GROUPS = ("options", "latents", "recipe", "sampling", "timing")
