@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from vinets.models import digits_cnn
-from vinets.runs import build
+from vinets.networks.build import build
 
 SMALL = {"components": 4, "keep": 4, "monomials": 32, "progress": None}
 
