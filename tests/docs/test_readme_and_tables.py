@@ -118,7 +118,7 @@ def test_the_python_of_the_page_on_theory_runs(capsys, tmp_path, monkeypatch):
         exec(compile(block, "theory.md", "exec"), names)
     assert names["gap"].abs().max() < 1e-9
     assert names["corollary"].ratio(0.5) > 0
-    assert "largest tau with kappa <= 1" in capsys.readouterr().out
+    assert names["found"].advice.sentence in capsys.readouterr().out
 
 
 def test_the_python_of_the_page_on_distances_runs(capsys):

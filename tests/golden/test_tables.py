@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from difflib import unified_diff
 from math import fsum
@@ -145,4 +146,8 @@ def test_an_experiment_finds_what_it_found(name):
 
 
 def test_no_trial_of_the_release_is_lost():
-    assert_same(render_stores(), (GOLDEN / "trials.txt").read_text())
+    golden, now = (
+        Counter(line for line in plain(text) if " trials |" not in line)
+        for text in ((GOLDEN / "trials.txt").read_text(), render_stores())
+    )
+    assert not golden - now  # there may be further ones

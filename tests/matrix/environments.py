@@ -19,13 +19,13 @@ CPU = "https://download.pytorch.org/whl/cpu"
 MIRROR = "http://deb.debian.org/debian"
 # What depends on versions: arithmetic, files, and everything that calls into torch, numpy, sklearn.
 CORE = (
-    *("algebra", "oracles", "ideals", "latent", "models", "nn", "data", "training"),
+    *("algebra", "oracles", "ideals", "latent", "models", "heads", "networks", "data", "training"),
     *("test_estimators.py", "test_pretrained.py"),
 )
 # A part of them that takes half a minute.
 QUICK = (
     *("ideals/test_known_ideals.py", "algebra/test_polynomials.py", "latent/test_reader.py"),
-    *("heads", "networks/test_network.py", "models/test_resnet.py", "test_pretrained.py"),
+    *("heads", "networks/test_network.py", "models/test_networks.py", "test_pretrained.py"),
 )
 NEEDED = ("tests", "pyproject.toml", "benchmarks")
 VERSIONS = """

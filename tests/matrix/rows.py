@@ -13,8 +13,10 @@ OLDEST = (
     "scikit-learn==1.6.1",
     "safetensors==0.5.3",
     "joblib==1.4.2",
+    "filelock==3.13.4",
     "threadpoolctl==3.1.0",
     "rich==13.9.4",
+    "jinja2==3.1.6",
     "typer==0.15.4",
     "click==8.1.8",
 )

@@ -6,6 +6,7 @@ import json
 import shlex
 import shutil
 import sys
+from concurrent.futures import Executor
 from dataclasses import replace
 
 import pytest
@@ -23,7 +24,7 @@ from vinets.paper.paper import VARIANTS
 from vinets.paper.plan import EXPERIMENTS, Experiment, Findings, Plan
 from vinets.paper.reproduce import Folders, chosen_experiments, reproduce
 from vinets.report import html
-from vinets.runs import trials as running
+from vinets.runs import run as running
 from vinets.runs.store import Store
 from vinets.runs.trial import TrialResult
 
@@ -197,13 +198,14 @@ def test_processes_side_by_side_are_those_of_run_trials(folders, tmp_path, monke
         pass
 
     def handed(trials, setups, store, **options):
-        raise Handed(tuple(trials), setups, options["jobs"])
+        raise Handed(tuple(trials), setups, options["executor"])
 
     monkeypatch.setattr("vinets.paper.reproduce.run_trials", handed)
     with pytest.raises(Handed) as found:
         reproduce(["fig-monomials"], folders, tmp_path, jobs=2, **SETTINGS)
-    trials, setups, jobs = found.value.args
-    assert trials == tuple(EXPERIMENTS["fig-monomials"].trials(PLAN)) and jobs == 2
+    trials, setups, executor = found.value.args
+    assert trials == tuple(EXPERIMENTS["fig-monomials"].trials(PLAN))
+    assert isinstance(executor, Executor)
     assert setups == {"resnet18": folders.files(RESNET18)}  # names of files, for any process
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from vinets.heads.class_sizes import Vanishing
+from vinets.heads.facts import BuildFacts
 from vinets.report.formats import cell
 from vinets.runs.comparison import (
     Comparison,
@@ -9,7 +10,6 @@ from vinets.runs.comparison import (
     comparison_table,
     remarks,
 )
-from vinets.runs.report import BuildFacts
 
 PARTS = {"backbone": 10, "projection": 4, "monomials": 3, "coefficients": 2, "linear": 1}
 UNCUT = NetworkResult("uncut network", {"backbone": 50}, (0.97,), speed=Speed(100.0, 1.0))

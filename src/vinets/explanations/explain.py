@@ -2,7 +2,8 @@ r"""An explanation of an answer: the polynomials that decided, where, and the ne
 
 The margin between the answer and the next class is a sum over polynomials and positions, see
 :mod:`vinets.explanations.sums`. It is compared with the margin of the *middle* of the two
-classes, the mean over training examples of both with equal weight, which is a sum of the same form. So
+classes, the mean over training examples of both with equal weight, which is a sum of the same
+form. So
 
 .. math:: \text{margin} = \text{margin of the middle}
     + \sum_{j,p} (W_{aj} - W_{rj})\,(v_{jp} - \bar v_{jp}) + \text{path}
@@ -157,7 +158,7 @@ def explain(
     >>> from vinets.data import digits
     >>> from vinets.models import digits_cnn
     >>> data = digits()
-    >>> net, _ = build(digits_cnn(), data.train, "pool", placement="products")
+    >>> net, _ = build(digits_cnn(), data.train, "pool", head="products")
     >>> found = explain(net, data.test.example(), data, per_class=10)
     >>> parts = sum(one.contribution for one in found.generators) + found.others
     >>> abs(found.middle + parts - found.margin) < 1e-6

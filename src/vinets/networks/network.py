@@ -137,6 +137,7 @@ class CutNetwork(nn.Module):
 
         Examples
         --------
+        >>> import torch
         >>> net = CutNetwork.from_pretrained("vinets/digits-cnn-products")
         >>> net.head.label, net(torch.zeros(2, 1, 8, 8)).shape
         ('product head', torch.Size([2, 10]))

@@ -116,7 +116,7 @@ class Trial:
         Examples
         --------
         >>> Trial(cut="relu2").change(psi=0.01, keep=16, epochs=5).changes
-        {'cut': 'relu2', 'options': {'psi': 0.01, 'keep': 16}, 'recipe': {'epochs': 5}}
+        {'cut': 'relu2', 'recipe': {'epochs': 5}, 'options': {'psi': 0.01, 'keep': 16}}
         """
         own = {name: options.pop(name) for name in [*options] if name in _OWN}
         head = own.get("head", self.head)
