@@ -15,13 +15,13 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1] / "src" / "vinets"
 CEILINGS = {
-    "lines": 43_572,
-    "files": 267,
-    "private functions that are called once": 291,
-    "dataclasses": 218,
-    "classes named by a gerund or participle alone": 37,
-    "global statements": 8,
-    "comments that begin with 'of'": 159,
+    "lines": 41_867,
+    "files": 240,
+    "private functions that are called once": 222,
+    "dataclasses": 206,
+    "classes named by a gerund or participle alone": 9,
+    "global statements": 1,
+    "comments that begin with 'of'": 66,
 }
 PARTICIPLE = re.compile(r"_?[A-Z][a-z]*(ing|(?<!e)ed)")  # Collecting or Opened, but not Speed
 OF = re.compile(r"(?:^|\s)# of\b", re.IGNORECASE | re.MULTILINE)
