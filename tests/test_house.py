@@ -15,9 +15,9 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1] / "src" / "vinets"
 CEILINGS = {
-    "lines": 41_867,
+    "lines": 41_854,
     "files": 240,
-    "private functions that are called once": 222,
+    "private functions that are called once": 221,
     "dataclasses": 206,
     "classes named by a gerund or participle alone": 9,
     "global statements": 1,

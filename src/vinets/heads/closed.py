@@ -76,8 +76,7 @@ class RidgeHead(ClosedFormHead):
     def make(
         cls, latents: Latents, options: RidgeOptions, seed: int, progress: Progress | None
     ) -> Head:
-        flat = options.flat
-        return _solved(latents, partial(_ridge, latents, flat=flat))
+        return _solved(latents, partial(_ridge, latents, flat=options.flat))
 
 
 class LDAHead(ClosedFormHead):

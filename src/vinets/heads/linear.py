@@ -85,8 +85,7 @@ class LinearHead(_LinearOn):
     def make(
         cls, latents: Latents, options: HeadOptions, seed: int, progress: Progress | None
     ) -> Self:
-        head = cls(latents.shape[0] * latents.shape[1], latents.n_classes)
-        return head
+        return cls(latents.shape[0] * latents.shape[1], latents.n_classes)
 
     def variables(self, latents: Tensor) -> Tensor:
         return latents.flatten(1)
@@ -104,8 +103,7 @@ class PooledHead(_LinearOn):
     def make(
         cls, latents: Latents, options: HeadOptions, seed: int, progress: Progress | None
     ) -> Self:
-        head = cls(latents.shape[0], latents.n_classes)
-        return head
+        return cls(latents.shape[0], latents.n_classes)
 
     def variables(self, latents: Tensor) -> Tensor:
         return latents.mean(-1)
@@ -151,8 +149,7 @@ class ComponentsHead(_LinearOn):
         like = build_like(latents, options.like, seed)
         assert isinstance(like, GlobalPolynomials)  # its options are those of a vanishing head
         inputs = copy.deepcopy(like.rescale), copy.deepcopy(like.projection)
-        head = cls(*inputs, latents.n_classes, order=like.order)
-        return head
+        return cls(*inputs, latents.n_classes, order=like.order)
 
     def variables(self, latents: Tensor) -> Tensor:
         return components(latents, self.rescale, self.projection, self.order)

@@ -308,8 +308,7 @@ class LocalReLUHead(LocalPolynomials):
         layer.draw(torch.Generator().manual_seed(seed))
         if own.shift is not None and own.scale is not None:
             layer.set_moments(own.shift.cpu(), own.scale.cpu())
-        made = cls.like(head, layer)
-        return made
+        return cls.like(head, layer)
 
 
 def local_variables(h: Tensor, projection: nn.Module | None, channels: bool) -> Tensor:

@@ -48,8 +48,7 @@ class MLPHead(Head):
     ) -> Self:
         inputs = latents.shape[0] * latents.shape[1]
         size = options.size(latents, seed)
-        head = cls.matched(inputs, latents.n_classes, parameters=size)
-        return head
+        return cls.matched(inputs, latents.n_classes, parameters=size)
 
     def forward(self, latents: Tensor) -> Tensor:
         z = latents.flatten(1)

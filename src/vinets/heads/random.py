@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import combinations_with_replacement
 from math import comb
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 import torch
@@ -54,10 +54,9 @@ class _Drawn(PolynomialHead):
         seed: int,
         progress: Progress | None,
     ) -> Self:
-        chosen: Any = options
-        head = build_like(latents, chosen.like, seed)
+        head = build_like(latents, options.like, seed)
         assert isinstance(head, PolynomialHead)  # its options are those of a head of generators
-        own, degree = head.polynomials, None if cls.same_degrees else chosen.degree
+        own, degree = head.polynomials, None if cls.same_degrees else options.degree
         terms = random_terms(own.monomials.terms, max_degree=degree, seed=seed)
         layer: PolynomialLayer | BlockPolynomialLayer
         if isinstance(own, BlockPolynomialLayer):  # the same blocks, of other monomials
@@ -68,8 +67,7 @@ class _Drawn(PolynomialHead):
         layer.draw(torch.Generator().manual_seed(seed))
         mean, std = term_moments(terms, points_of(head, latents, seed))
         layer.set_moments(mean.cpu(), std.cpu())
-        made = cls.like(head, layer)
-        return made
+        return cls.like(head, layer)
 
 
 class RandomMonomials(_Drawn, GlobalPolynomials):

@@ -47,8 +47,7 @@ class ReLUUnits(UnitsHead):
         shape, classes = latents.shape, latents.n_classes
         rank = rank_of(shape, options.spatial_rank)
         count = fitting(shape, classes, rank, 1, options.size(latents, seed))
-        head = cls(*shape, classes, count=count, rank=rank)
-        return head
+        return cls(*shape, classes, count=count, rank=rank)
 
     @classmethod
     def latent_defaults(cls, options: Any) -> dict[str, Any]:

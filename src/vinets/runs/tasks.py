@@ -7,7 +7,6 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -141,6 +140,7 @@ def _train_head(context: CutContext, trial: Trial, folder: Path) -> TrialResult:
         notes = folded.record.notes | {"vanishing": as_plain(trained)}
         folded.record = replace(folded.record, notes=notes)
     accuracy = _tested_and_saved(context, trial, folded, wrong, folder)
+    layer = getattr(network.head, "polynomials", None)
     facts = TrainingFacts(
         accuracy=accuracy,
         uncut=setup.accuracy,
@@ -149,11 +149,14 @@ def _train_head(context: CutContext, trial: Trial, folder: Path) -> TrialResult:
         parts=parts,
         seconds=history.seconds,
         best_epoch=history.best,
-        **_size(network.head),
+        polynomials=None if layer is None else len(layer.bias),
+        monomials=None if layer is None else len(layer.monomials.terms),
         capped=report.capped,
         vanishing_built=built,
         vanishing=trained,
-        **(_outcomes(setup, wrong) if trial.detailed else {}),
+        wrong=wrong if trial.detailed else None,
+        uncut_wrong=setup.wrong if trial.detailed else None,
+        tested=len(setup.test) if trial.detailed else None,
         history=history if trial.detailed else None,
         build=report if trial.detailed else None,
     )
@@ -225,11 +228,6 @@ def _fitted(network: CutNetwork, context: CutContext) -> tuple[float, float]:
     labels = torch.cat([y.to(logits.device) for _, y in parts])
     right = (logits.argmax(1) == labels).double().mean()
     return float(nn.functional.cross_entropy(logits, labels)), float(right)
-
-
-def _outcomes(setup: Setup, wrong: tuple[int, ...]) -> dict[str, Any]:
-    """What a detailed trial keeps of single test examples."""
-    return {"wrong": wrong, "uncut_wrong": setup.wrong, "tested": len(setup.test)}
 
 
 def _tested_and_saved(
@@ -338,14 +336,6 @@ def _test_variables(
     else:
         for x, y in setup.test.batches(CHUNK // 4, device=setup.device):
             yield head.variables(call(network.latents, x)), y
-
-
-def _size(head: Head) -> dict[str, Any]:
-    polynomials = getattr(head, "polynomials", None)
-    if polynomials is None:
-        return {}
-    terms = polynomials.monomials.terms
-    return {"polynomials": len(polynomials.bias), "monomials": len(terms)}
 
 
 def _save(network: CutNetwork, folder: Path) -> None:

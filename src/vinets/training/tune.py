@@ -120,24 +120,15 @@ def fine_tune(
             device=device,
             progress=progress,
         )
-    feed: Feed
-    trained: nn.Module = network.head
     last = network.head.last_layer() if recipe.trained == "classifier" else None
     if last is not None:
-        network.eval()
         watch = progress_of(progress)
         watch.start(stage, 1)
-        if isinstance(data, LatentViews):
-            history = solve(last, data.parts(), recipe)
-        else:
-            live = InputFeed(data, recipe, device=device, network=network)
-            remember_examples(network, live.source)
-            draws = generator_of(recipe.seed, 1, 1) if recipe.augment else None
-            steps = live.given(live.train, LATENT_BATCH, draws=draws, teach=False)
-            # latents are one tensor, whatever the inputs of the backbone are
-            history = solve(last, ((cast(Tensor, z), y) for z, y, _ in steps), recipe)
+        history = _solve_last(network, last, data, recipe, device)
         watch.advance(1)
         return history
+    feed: Feed
+    trained: nn.Module = network.head
     if isinstance(data, LatentViews):
         split = network.head.split() if data.nbytes <= ROOM else None
         if split is not None:
@@ -156,6 +147,21 @@ def fine_tune(
     history = fit(trained, feed, recipe, groups=groups, criterion=criterion, **call)
     network.eval()
     return history
+
+
+def _solve_last(
+    network: CutNetwork, last: LastLayer, data: Any, recipe: TrainingOptions, device: torch.device
+) -> History:
+    """Train the classifier of a network alone, on cached latents or in one pass over the data."""
+    network.eval()
+    if isinstance(data, LatentViews):
+        return solve(last, data.parts(), recipe)
+    feed = InputFeed(data, recipe, device=device, network=network)
+    remember_examples(network, feed.source)
+    draws = generator_of(recipe.seed, 1, 1) if recipe.augment else None
+    steps = feed.given(feed.train, LATENT_BATCH, draws=draws, teach=False)
+    # Latents are one tensor, whatever the inputs of the backbone are.
+    return solve(last, ((cast(Tensor, z), y) for z, y, _ in steps), recipe)
 
 
 def solve(
