@@ -15,7 +15,7 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1] / "src" / "vinets"
 CEILINGS = {
-    "lines": 41_854,
+    "lines": 41_856,
     "files": 240,
     "private functions that are called once": 221,
     "dataclasses": 206,

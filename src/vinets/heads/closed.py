@@ -17,7 +17,6 @@ from functools import partial
 from typing import Any
 
 import torch
-from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from torch import Tensor, nn
 
 from vinets.core.options import flag, option
@@ -166,6 +165,9 @@ def _ridge(latents: Latents, mask: Tensor, *, flat: bool) -> Head:
 
 
 def _discriminant(latents: Latents, mask: Tensor) -> Head:
+    # Most commands that import heads have no use for it, and it takes half a second.
+    from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+
     features, labels = _seen(latents, mask, lambda z: z.mean(-1))
     model = LinearDiscriminantAnalysis(solver="lsqr", shrinkage="auto")
     model.fit(features.cpu().double().numpy(), labels.cpu().numpy())
