@@ -157,6 +157,17 @@ def test_closed_forms_need_no_epochs(call, base, tmp_path):
     assert parameters_changed(net, base) == []
 
 
+def test_a_head_that_is_as_large_as_the_vi_net_is(call, base, tmp_path):
+    words = ("build", base, "--data", "digits", "--cut", "pool", "--seconds", 0.01, "--json")
+    sizes = []
+    for head in ("vanishing", "mlp"):
+        out = tmp_path / head
+        result = call(*words, "--head", head, "--epochs", 1, "--out", out).json()
+        (network,) = result["comparison"]["networks"]
+        sizes.append(sum(network["parts"].values()))
+    assert 0.9 * sizes[0] < sizes[1] <= sizes[0]
+
+
 def test_a_file_of_options_may_name_the_head(call, refused, base, tmp_path):
     path = tmp_path / "run.toml"
     text = f"model = '{base}'\ndata = 'digits'\ncut = 'pool'\nfactors = 3\nparameters = 2000\n"

@@ -211,14 +211,16 @@ def _trial(
 ) -> Trial:
     """Return the trial of a head with the options that were given.
 
-    The sizes of a VI-Net are those of the paper's pipeline for the network.
+    The sizes of a VI-Net, and of heads that are as large, are those of the paper's pipeline.
     """
-    from vinets.heads import HEADS
+    from vinets.heads import HEADS, VanishingOptions
     from vinets.models.presets import SIZES
     from vinets.runs.trial import Trial
 
-    sizes = SIZES.get(architecture or "", {}) if head == DEFAULT else {}
-    trial = Trial.of(head, cut=cut_of(cut), **sizes)
+    usual = Trial.of(DEFAULT, cut=cut_of(cut), **SIZES.get(architecture or "", {}))
+    trial = usual if head == DEFAULT else Trial.of(head, cut=cut_of(cut))
+    if isinstance(getattr(trial.options, "like", None), VanishingOptions):
+        options = {"like": usual.options, **options}
     chosen = replace(trial.options, **options)  # type: ignore[type-var]
     read = LatentOptions(**(HEADS[head].latent_defaults(chosen) | dict(latents)))
     training = replace(trial.recipe, **recipe)

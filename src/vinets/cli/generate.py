@@ -100,9 +100,9 @@ def _changes(name: str, start: Any, given: dict[str, Any], opened: bool = False)
     found: dict[str, Any] = {}
     for one in fields(start):
         key, inner = f"{name}__{one.name}", getattr(start, one.name, None)
-        if is_dataclass(inner) and not any(given_key.startswith(key) for given_key in given):
-            continue  # the command has no option for any of its fields
         if is_dataclass(inner):
+            if not any(word.startswith(key) for word in given):
+                continue  # the command has no option for any of its fields
             changes = _changes(key, inner, given, opened)
             found[one.name] = changes if opened else _changed(inner, changes)
         elif key in given:

@@ -266,13 +266,12 @@ class LocalHead(LocalPolynomials):
         if projection is not None:
             layer = with_channels(layer, latents.shape[0], seed)
         path = linear_path(latents, options.linear_path)
-        positions = latents.shape[1]
         head = cls(
             variables.rescale,
             projection,
             layer,
             latents.n_classes,
-            positions=positions,
+            positions=latents.shape[1],
             path=path,
         )
         if projection is not None:

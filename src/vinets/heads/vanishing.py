@@ -170,7 +170,6 @@ class VanishingHead(GlobalPolynomials):
         generators = find_generators(latents, variables, options, seed, progress)
         begin = time.perf_counter()
         made = make_layer(generators, scaling_points(latents, variables), options)
-        path = linear_path(latents, options.linear_path)
         projection = copy.deepcopy(variables.projection)  # another head may train it
         assert projection is not None  # the variables are components
         head = cls(
@@ -179,7 +178,7 @@ class VanishingHead(GlobalPolynomials):
             made.layer,
             latents.n_classes,
             order=options.order,
-            path=path,
+            path=linear_path(latents, options.linear_path),
         )
         projection.requires_grad_(options.train_projection)
         head.facts = generator_facts(head, latents, variables, generators, made, options, begin)
