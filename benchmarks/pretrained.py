@@ -357,7 +357,8 @@ ratio is what counts: speeds alone depend on what else a machine does.
 **How it was made.** {facts["network"]}, {uncut} was cut at `{facts["cut"]}`. Behind the cut \
 stand {POLYNOMIALS[facts["head"]]}; {tuned} on {facts["train"]:,} training images{taught}, on \
 {trained["gpu"] or trained["processor"]} with torch \
-{trained["torch"]}, seed {facts["seed"]}. No choice was made by the test images. \
+{trained["torch"]}, seed {facts["seed"]}. \
+{facts.get("choices") or "No choice was made by the test images."} \
 Weights are stored in half precision ({facts["bytes"] / 1e6:.2f} MB) and computed with in single.
 
 ```
