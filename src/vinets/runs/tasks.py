@@ -119,7 +119,7 @@ def _train_head(context: CutContext, trial: Trial, folder: Path) -> TrialResult:
     # Variables of local heads are as many as the latents: too many to keep for all trials.
     local = getattr(network.head, "local", False)
     split = network.head.split() if _projected(trial) and not local else None
-    if not network.head.needs_training or not HEADS[trial.head].needs_training:
+    if not HEADS[trial.head].needs_training:
         folded = network.folded()
         loss, right = _fitted(folded, context)
         epoch = Epoch(0, loss, right, None, None, 0.0)
