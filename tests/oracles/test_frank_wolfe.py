@@ -43,3 +43,18 @@ def test_plain_steps_are_convex_combinations_with_the_best_vertex(make_instance)
     wanted = torch.zeros_like(p.linear)
     wanted[rows, index] = (-b / g).clamp(-p.radius, p.radius)
     torch.testing.assert_close(solution.coefficients, wanted, rtol=1e-12, atol=1e-13)
+
+
+def test_conditional_gradients_keep_their_state_true_and_never_raise_the_value(instance):
+    p, solver = instance.problem, FrankWolfe()
+    start = torch.zeros_like(p.linear)
+    start[:, 0] = p.radius * (p.prefix > 0)
+    state, value = solver.init(p, start), p.value(start)
+    for _ in range(30):
+        state = solver.step(p, state)
+        now = p.value(state.point)
+        assert (now <= value + 4 * p.rounding(state.point) + 1e-15).all()
+        value = now
+    fresh = solver.init(p, state.point)
+    for name in ("slope", "quadratic", "linear"):
+        torch.testing.assert_close(getattr(state, name), getattr(fresh, name), rtol=1e-9, atol=1e-9)

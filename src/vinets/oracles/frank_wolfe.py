@@ -13,7 +13,7 @@ from . import active_set
 from .active_set import ActiveSet, Move
 from .correction import correct
 from .problem import LeastSquaresBatch
-from .solver import Solver
+from .solver import RowState, Solver
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,17 @@ class _VertexSolver(Solver[ActiveSet]):
 
 
 @dataclass(frozen=True)
-class FrankWolfe(_VertexSolver):
+class Iterate(RowState):
+    """Points of the ball with the products that a Frank-Wolfe step needs."""
+
+    point: Tensor  # (N, o)
+    slope: Tensor  # (N, o) half the gradient, G c + b, zero beyond the prefix
+    quadratic: Tensor  # (N, 1) c^T G c
+    linear: Tensor  # (N, 1) b^T c
+
+
+@dataclass(frozen=True)
+class FrankWolfe(Solver[Iterate]):
     r"""Conditional gradients ("cg"): step towards the best vertex of the ball.
 
     :math:`c \leftarrow (1 - \gamma) c + \gamma v` with :math:`v = \arg\min_v \langle \nabla f(c),
@@ -63,12 +73,44 @@ class FrankWolfe(_VertexSolver):
     """
 
     name = "cg"
+    sparse = True
 
-    def choose(self, problem: LeastSquaresBatch, state: ActiveSet) -> Move:
-        """Move from the whole point to the best vertex."""
-        toward, score = active_set.best_of_all(state.slope)
-        descent = state.quadratic + state.linear + problem.radius * score
-        return Move(toward, toward, torch.ones_like(toward, dtype=torch.bool), descent)
+    def init(self, problem: LeastSquaresBatch, start: Tensor) -> Iterate:
+        """Begin at ``start``."""
+        product = problem.product(start)
+        return Iterate(
+            point=start.clone(),  # because steps change it in place
+            slope=(product + problem.linear) * problem.indicator,
+            quadratic=(start * product).sum(1, keepdim=True),
+            linear=(start * problem.linear).sum(1, keepdim=True),
+        )
+
+    def step(self, problem: LeastSquaresBatch, state: Iterate) -> Iterate:
+        """Take the step that minimises ``f`` on the way to the best vertex, in place."""
+        r, slope = problem.radius, state.slope
+        i = active_set.largest_entry(slope)
+        entry, b_i = slope.gather(1, i), problem.linear.gather(1, i)
+        v = r * (1 - 2 * (entry > 0).to(slope.dtype))  # the vertex is v e_i
+        descent = state.quadratic + state.linear + r * entry.abs()
+        # With d = v e_i - c, d^T G d takes one entry of G and numbers that the state carries.
+        curvature = r * r * problem.gram_entries(i, i) - 2 * v * (entry - b_i) + state.quadratic
+        step = (descent / curvature.clamp(min=torch.finfo(v.dtype).tiny)).clamp(0.0, 1.0)
+        b_d = v * b_i - state.linear
+        quadratic = state.quadratic - 2 * step * (descent + b_d) + step * step * curvature
+        linear = state.linear + step * b_d
+        rest, moved = 1 - step, step * v
+        slope.mul_(rest).addcmul_(problem.linear, step).addcmul_(problem.gram_rows(i), moved)
+        if not problem.is_full:
+            slope.mul_(problem.indicator)
+        state.point.mul_(rest).scatter_add_(1, i, moved)
+        return Iterate(state.point, slope, quadratic, linear)
+
+    def refresh(self, problem: LeastSquaresBatch, state: Iterate) -> Iterate:
+        return self.init(problem, state.point)
+
+    def coefficients(self, problem: LeastSquaresBatch, state: Iterate) -> Tensor:
+        """Return the current points."""
+        return state.point
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 import torch
 from torch import Tensor
@@ -10,6 +10,7 @@ from torch import Tensor
 from .problem import LeastSquaresBatch, project_to_ball, scale_into_ball
 from .solver import RowState, Solution, Solver, State, Status
 
+MAX_BLOCK_NUMBERS = 1 << 17  # numbers in the points of a block, which a processor's cache holds
 STALL_STEPS = 384  # steps in a row without progress, after which a row counts as stalled
 REFRESH_STEPS = 8  # steps after which what a solver only updates is computed afresh
 _RUNNING = -1
@@ -68,6 +69,24 @@ def solve(
             f"Got {max_steps} and {check_every}."
         )
     goal = target_per_row(problem, target)
+    height = max(1, MAX_BLOCK_NUMBERS // problem.width)
+    if len(problem) > height and problem.linear.device.type == "cpu":
+        # Rows do not depend on each other, and every step reads all points of its batch.
+        parts = [
+            solve(
+                problem.select(rows),
+                solver,
+                start=None if start is None else start[rows],
+                target=None if goal is None else goal[rows],
+                stop_when_hopeless=stop_when_hopeless,
+                tolerance=tolerance,
+                max_steps=max_steps,
+                check_every=check_every,
+            )
+            for rows in torch.arange(len(problem)).split(height)
+        ]
+        joined = (torch.cat([getattr(part, f.name) for part in parts]) for f in fields(Solution))
+        return Solution(*joined)
     points = _start(problem, start)
     steps = torch.zeros_like(problem.owner)
     status = torch.full_like(problem.owner, Status.STEP_LIMIT)

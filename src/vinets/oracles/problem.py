@@ -67,6 +67,11 @@ class LeastSquaresBatch:
         return torch.arange(self.width, device=self.linear.device) < self.prefix[:, None]
 
     @cached_property
+    def is_full(self) -> bool:
+        """Whether every entry of every row may be non-zero."""
+        return bool((self.prefix == self.width).all())
+
+    @cached_property
     def indicator(self) -> Tensor:
         """The mask as numbers 0 and 1, shape (N, o): multiplying is far faster than selecting."""
         return self.mask.to(self.linear.dtype)
