@@ -47,7 +47,7 @@ def text_folder(
     labels of the training part in alphabetical order.
     """
     folder = Path(directory)
-    train, test = paths = [folder / f"{part}.tsv" for part in ("train", "test")]
+    paths = [folder / f"{part}.tsv" for part in ("train", "test")]
     for path in paths:
         if not path.is_file():
             raise FileNotFoundError(
@@ -56,7 +56,7 @@ def text_folder(
             )
     counts: Counter[str] = Counter()
     labels = set()
-    for label, words in _lines(train):
+    for label, words in _lines(paths[0]):
         counts.update(words)
         labels.add(label)
     # Equally frequent words are taken in the order of the alphabet.
