@@ -390,7 +390,7 @@ def draw(path: Path, onto: Callable[[Any], None]) -> None:
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
-    from vinets.core.palette import STYLE
+    from vinets.report.figures import STYLE
 
     with rc_context(STYLE | {"figure.facecolor": "white"}):
         figure = Figure(figsize=(6.4, 4.0), layout="constrained")

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.rivals.frontier import COSTS, Cost, Found, frontier, is_equal, name_of
 from benchmarks.tuning import JOINT
 from benchmarks.tuning_tables import TITLES
-from vinets.core.palette import GREY, INK, STYLE, color_of, looks, marker_of
 from vinets.report import Axis, Figure, ReferenceLine, Series
+from vinets.report.figures import GREY, INK, STYLE, color_of, looks, marker_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

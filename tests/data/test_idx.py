@@ -8,10 +8,8 @@ import tracemalloc
 
 import numpy as np
 import pytest
-import torch
 
 from vinets.data import Augmentation, ImageSource, idx_folder, load_data
-from vinets.testing.sources import SourceContract
 
 RANDOM = np.random.default_rng(0)
 COUNTS = {"train": 40, "t10k": 20}
@@ -65,24 +63,7 @@ def test_only_what_is_said_to_be_fashion_is_mirrored(tmp_path):
     assert idx_folder(folder, flip=True).train.augmentation.flip
 
 
-class TestSource(SourceContract):
-    @pytest.fixture(autouse=True)
-    def _folder(self, tmp_path):
-        self.folder = write(tmp_path)
-
-    def make(self):
-        return load_data(f"idx:{self.folder}").train
-
-    def expected(self):
-        source = self.make()
-        images = torch.from_numpy(IMAGES["train"])[:, None]
-        return source.preprocessing(images), torch.from_numpy(LABELS["train"]).long()
-
-
-def huge(values):
-    return encoded(values, shape=(2**31, 2**15, 2**15)[: values.ndim])
-
-
+HUGE = (2**31, 2**15, 2**15)
 DAMAGED = {
     "empty": (lambda values: b"", r"IDX file of unsigned bytes .* missing instead"),
     "short header": (lambda values: encoded(values)[:6], r"IDX file of unsigned bytes"),
@@ -90,9 +71,20 @@ DAMAGED = {
     "floats": (lambda values: encoded(values, magic=b"\0\0\x0d\x03"), r"unsigned bytes"),
     "truncated": (lambda values: encoded(values)[:-1], r"what its header says|whole IDX file"),
     "more": (lambda values: encoded(values) + b"\0", r"what its header says|are more bytes"),
-    "huge": (huge, r"what its header says"),
+    "huge": (lambda values: encoded(values, HUGE[: values.ndim]), r"what its header says"),
     "none": (lambda values: encoded(values[:0]), r"at least one number"),
 }
+
+
+def refuses(folder, message, memory):
+    """Fail unless the folder is refused in one sentence, within so many bytes of memory."""
+    tracemalloc.start()
+    with pytest.raises(ValueError, match=message) as caught:
+        load_data(f"idx:{folder}")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert IMAGE_FILE in str(caught.value) and "\n" not in str(caught.value)
+    assert peak < memory
 
 
 @pytest.mark.parametrize("suffix", ["", ".gz"])
@@ -108,13 +100,7 @@ def test_damaged_files_are_refused_in_one_sentence_before_much_is_allocated(
         content = change(LABELS["train"])
         path = folder / f"{LABEL_FILE}{suffix}"
         path.write_bytes(gzip.compress(content) if suffix else content)
-    tracemalloc.start()
-    with pytest.raises(ValueError, match=message) as caught:
-        load_data(f"idx:{folder}")
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert IMAGE_FILE in str(caught.value) and "\n" not in str(caught.value)
-    assert peak < 4 << 20
+    refuses(folder, message, 4 << 20)
 
 
 def test_a_header_that_compression_could_hold_takes_no_more_than_what_is_there(tmp_path):
@@ -125,12 +111,7 @@ def test_a_header_that_compression_could_hold_takes_no_more_than_what_is_there(t
     noise = RANDOM.bytes(400_000)
     content = encoded(np.frombuffer(noise, np.uint8), (count, 16, 18), bytes((0, 0, 8, 3)))
     (folder / f"{IMAGE_FILE}.gz").write_bytes(gzip.compress(content))
-    tracemalloc.start()
-    with pytest.raises(ValueError, match=r"whole IDX file.* 400,000 bytes where"):
-        load_data(f"idx:{folder}")
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak < 8 << 20
+    refuses(folder, r"whole IDX file.* 400,000 bytes where", 8 << 20)
 
 
 def test_broken_archives_are_refused_in_one_sentence(tmp_path):
@@ -141,9 +122,7 @@ def test_broken_archives_are_refused_in_one_sentence(tmp_path):
     flipped[-6] ^= 255  # its checksum
     for content in (whole[:-20], whole[: len(whole) // 2], bytes(flipped), b"no archive", b""):
         path.write_bytes(content)
-        with pytest.raises(ValueError, match=IMAGE_FILE) as caught:
-            load_data(f"idx:{folder}")
-        assert "\n" not in str(caught.value)
+        refuses(folder, IMAGE_FILE, 4 << 20)
 
 
 def test_parts_that_do_not_go_together_are_refused(tmp_path):

@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import numpy as np
 import pytest
 import torch
 
 from vinets.data import Augmentation, ImageSource, Preprocessing, digits
-from vinets.data.images import augment_by, normalise_by
+from vinets.data.images import augment_by, image_size, normalise_by, read_image
 
 GENERATOR = torch.Generator().manual_seed(0)
 IMAGES = torch.randint(256, (23, 3, 10, 12), dtype=torch.uint8, generator=GENERATOR)
@@ -60,33 +61,22 @@ def test_a_pass_does_not_depend_on_the_batch_size(batch_size):
     ((images, labels),) = source.batches(23, order=order, augment=other)
     assert torch.equal(torch.cat([x for x, _ in batches]), images)
     assert torch.equal(torch.cat([y for _, y in batches]), labels)
+    assert source.subset(order).augmentation == source.augmentation
     assert torch.equal(generator.get_state(), other.get_state())
-    assert torch.equal(labels, LABELS[order])
     expected = PREPROCESSING(Augmentation(3)(IMAGES[order], seeded()))
     assert torch.equal(images, expected) and images.dtype == torch.float32
     ((second, _),) = source.batches(23, order=order, augment=generator)
     assert not torch.equal(second, images)
 
 
-def test_without_generator_or_augmentation_images_are_only_normalised():
+def test_without_augmentation_images_are_only_normalised():
     plain = (IMAGES.double() / 255 - torch.tensor(PREPROCESSING.mean)[:, None, None]) / (
         torch.tensor(PREPROCESSING.std)[:, None, None]
     )
-    for augmentation, augment in ((Augmentation(), None), (None, seeded())):
-        source = ImageSource(IMAGES, LABELS, None, PREPROCESSING, augmentation)
-        images = torch.cat([x for x, _ in source.batches(10, augment=augment)])
-        torch.testing.assert_close(images.double(), plain.double(), rtol=1e-5, atol=1e-6)
-    assert torch.equal(source.example(2), images[:2])
+    source = ImageSource(IMAGES, LABELS, None, PREPROCESSING)
+    ((images, _),) = source.batches(23, augment=seeded())
+    torch.testing.assert_close(images.double(), plain.double(), rtol=1e-5, atol=1e-6)
     torch.testing.assert_close(PREPROCESSING(IMAGES / 255), images)
-
-
-def test_a_subset_keeps_everything_but_the_other_images():
-    source = ImageSource(IMAGES, LABELS, list("abcd"), PREPROCESSING, Augmentation(2))
-    index = torch.tensor([4, 4, 0])
-    part = source.subset(index)
-    assert torch.equal(part.images, IMAGES[index]) and torch.equal(part.labels, LABELS[index])
-    assert part.classes == source.classes and part.augmentation == source.augmentation
-    assert len(part.to("cpu")) == 3
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
@@ -166,3 +156,68 @@ def test_images_are_normalised_and_augmented_by_choice():
     # what is read otherwise is told apart, and what is read alike is not
     assert len({data.reading, changed.reading, augment_by(data, flip=True).reading}) == 3
     assert normalise_by(data, (0.5,)).reading == normalise_by(data, (0.5,)).reading
+
+
+# --- files ------------------------------------------------------------------------------------
+
+PICTURE = np.random.default_rng(0).integers(256, size=(6, 5, 3), dtype=np.uint8)
+READING = Preprocessing(3, (6, 5), (0.5,) * 3, (0.25,) * 3)
+
+
+@pytest.fixture
+def pillow():
+    return pytest.importorskip("PIL.Image")
+
+
+def test_lossless_files_give_their_pixels(tmp_path, pillow):
+    for name in ("a.png", "a.bmp"):
+        pillow.fromarray(PICTURE).save(tmp_path / name)
+        np.testing.assert_array_equal(read_image(tmp_path / name, 3), PICTURE.transpose(2, 0, 1))
+        assert image_size(tmp_path / name) == (6, 5)
+    batch = READING.read(tmp_path / "a.png")
+    assert batch.shape == (1, 3, 6, 5)
+    expected = (PICTURE.transpose(2, 0, 1) / 255 - 0.5) / 0.25
+    torch.testing.assert_close(batch[0].double(), torch.from_numpy(expected), rtol=0, atol=1e-6)
+
+
+def test_other_sizes_and_modes_are_converted(tmp_path, pillow):
+    image = pillow.fromarray(PICTURE)
+    image.resize((10, 12)).save(tmp_path / "large.png")
+    assert READING.read(tmp_path / "large.png").shape == (1, 3, 6, 5)
+    expected = np.asarray(pillow.open(tmp_path / "large.png").resize((5, 6), pillow.BICUBIC))
+    found = read_image(tmp_path / "large.png", 3, (6, 5))
+    np.testing.assert_array_equal(found, expected.transpose(2, 0, 1))
+    for mode in ("L", "P", "RGBA", "1", "CMYK"):
+        path = tmp_path / f"{mode}.{'tiff' if mode == 'CMYK' else 'png'}"
+        image.convert(mode).save(path)
+        assert read_image(path, 3).shape == (3, 6, 5) and read_image(path, 1).shape == (1, 6, 5)
+    grey = np.asarray(image.convert("L"))
+    np.testing.assert_array_equal(read_image(tmp_path / "L.png", 1)[0], grey)
+
+
+def test_unreadable_files_are_named_in_one_sentence(tmp_path, pillow):
+    pillow.fromarray(PICTURE).resize((200, 200)).save(tmp_path / "whole.png")
+    content = (tmp_path / "whole.png").read_bytes()
+    for name, damaged in (("cut.png", content[:900]), ("text.png", b"hello"), ("empty.png", b"")):
+        (tmp_path / name).write_bytes(damaged)
+        with pytest.raises(ValueError, match=rf"{name} must be a readable 8-bit image"):
+            READING.read(tmp_path / name)
+    pillow.fromarray(np.zeros((4, 4), dtype=np.uint16)).save(tmp_path / "deep.png")
+    with pytest.raises(ValueError, match=r"deep.png must be a readable 8-bit image"):
+        READING.read(tmp_path / "deep.png")
+    with pytest.raises(FileNotFoundError, match=r"none.png does not exist"):
+        READING.read(tmp_path / "none.png")
+
+
+@pytest.mark.filterwarnings("ignore::PIL.Image.DecompressionBombWarning")
+@pytest.mark.parametrize("side", [9_000, 10_000, 20_000])
+def test_small_files_with_huge_pictures_are_refused_undecoded(tmp_path, pillow, side):
+    pillow.new("1", (side, side)).save(tmp_path / "bomb.png")
+    with pytest.raises(ValueError, match=r"bomb.png must have at most 67,108,864 pixels"):
+        READING.read(tmp_path / "bomb.png")
+
+
+def test_without_pillow_the_extra_is_named(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "PIL", None)
+    with pytest.raises(ImportError, match=r"vinets\[images\]"):
+        READING.read(tmp_path / "a.png")

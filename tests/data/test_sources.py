@@ -49,11 +49,6 @@ class Stream(IterableDataset):
         return iter(zip(INPUTS, LABELS.tolist(), strict=True))
 
 
-def everything(source, **options):
-    inputs, labels = zip(*source.batches(3, **options), strict=True)
-    return torch.cat(inputs), torch.cat(labels)
-
-
 KINDS = {
     "tensors": lambda: (INPUTS, LABELS),
     "arrays": lambda: (INPUTS.numpy()[:, ::-1][:, ::-1], LABELS.numpy().astype(np.uint8)),
@@ -80,12 +75,19 @@ class TestEveryKind(SourceContract):
         return INPUTS.double() if self.kind == "lists" else INPUTS, LABELS  # Python's floats
 
 
+NAMED = {"ids": INPUTS.long(), "mask": torch.ones(10, 2)}
+
+
 class TestNamedInputs(SourceContract):
+    @pytest.fixture(params=[DataLoader(Tokens(), batch_size=4), (NAMED, LABELS)], autouse=True)
+    def _chosen(self, request):
+        self.data = request.param
+
     def make(self):
-        return as_source(DataLoader(Tokens(), batch_size=4))
+        return as_source(self.data)
 
     def expected(self):
-        return {"ids": INPUTS.long(), "mask": torch.ones(10, 2)}, LABELS
+        return NAMED, LABELS
 
 
 class TestImages(SourceContract):
@@ -99,24 +101,11 @@ class TestImages(SourceContract):
         return self.preprocessing(self.images), LABELS
 
 
-def test_there_are_as_many_classes_as_labels():
-    assert as_source(Pairs()).classes == ("0", "1", "2")
-
-
-def test_inputs_by_name_stay_by_name():
-    source = as_source(DataLoader(Tokens(), batch_size=4))
-    (inputs, labels), *_ = source.batches(2, order=torch.tensor([7, 3]))
-    assert set(inputs) == {"ids", "mask"} and torch.equal(labels, LABELS[[7, 3]])
-    assert torch.equal(inputs["ids"], INPUTS[[7, 3]].long())
-    in_memory = as_source(({"ids": INPUTS, "mask": INPUTS > 3}, LABELS))
-    (inputs, _), *_ = in_memory.batches(2, order=torch.tensor([7, 3]))
-    assert torch.equal(inputs["mask"], INPUTS[[7, 3]] > 3)
-
-
 def test_stored_labels_save_the_pass_and_unsuitable_ones_do_not():
     counted = Targeted()
     source = as_source(counted)
     assert counted.reads == 1 and source.classes == ("ant", "bee", "cat")
+    assert as_source(Pairs()).classes == ("0", "1", "2")
     part = as_source(Subset(counted, [5, 6]))
     assert torch.equal(part.labels, LABELS[[5, 6]]) and part.classes == source.classes
     for name, value in (("targets", [0, 1]), ("labels", ["ant"] * 10)):
@@ -140,11 +129,11 @@ def test_workers_and_collation_are_those_of_the_loader_and_global_randomness_sta
     def doubled(items):
         return torch.stack([2 * x for x, _ in items]), torch.tensor([y for _, y in items])
 
-    state = torch.get_rng_state()
     # a function of a test cannot be sent to a process that is not a fork, as Python 3.14 starts
     workers = {"num_workers": 1, "multiprocessing_context": "fork"}
     source = as_source(DataLoader(Pairs(), batch_size=5, collate_fn=doubled, **workers))
-    inputs, labels = everything(source, augment=torch.Generator().manual_seed(1))
+    state = torch.get_rng_state()
+    ((inputs, labels),) = source.batches(10, augment=torch.Generator().manual_seed(1))
     assert torch.equal(inputs, 2 * INPUTS) and torch.equal(labels, LABELS)
     assert torch.equal(torch.get_rng_state(), state)
 

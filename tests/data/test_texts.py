@@ -5,7 +5,6 @@ import torch
 
 from vinets.data import load_data, text_folder
 from vinets.data import texts as module
-from vinets.testing.sources import SourceContract
 
 TRAIN = "pets\tThe cat, the dog.\nfood\tbread and  the butter\n\npets\tdog\nfood\t\n"
 TEST = "food\tthe unheard-of bread\n"
@@ -43,19 +42,6 @@ def test_by_name(tmp_path):
     data = load_data(f"text:{write(tmp_path)}")
     assert data.name == tmp_path.name and data.train.inputs.dtype == torch.int64
     assert data.train.inputs.shape == (4, module.WORDS_PER_TEXT)
-
-
-class TestSource(SourceContract):
-    @pytest.fixture(autouse=True)
-    def _folder(self, tmp_path):
-        self.folder = write(tmp_path)
-
-    def make(self):
-        return load_data(f"text:{self.folder}").train
-
-    def expected(self):
-        source = self.make()
-        return source.inputs.clone(), torch.tensor([1, 0, 1, 0])
 
 
 @pytest.mark.parametrize(

@@ -23,19 +23,18 @@ import torch
 
 from fuzz.readers import Reader, damage, readers
 
-SECONDS = 5.0  # of the processor, for one input
-PATIENCE = 60  # seconds by the clock, for what waits without computing
-MEGABYTES = 512  # that the process may grow by
-EACH = 5_000  # inputs of a process: memory that inputs leave in pieces counts for none of them
-EXPECTED = (ValueError, OSError)  # what callers are told to expect of a file
+MAX_SECONDS = 5.0  # of the processor, for one input
+MAX_WAIT = 60  # seconds by the clock, for an input that waits without computing
+MAX_MEGABYTES = 512  # growth of the process
+MAX_INPUTS = 5_000  # of one process, so that memory left in pieces counts for few of them
 
 
 @dataclass
 class Report:
-    """What came of a number of inputs."""
+    """Results of a number of inputs."""
 
     seed: int
-    named: Counter[str] = field(default_factory=Counter)  # by reader: refused in one sentence
+    named: Counter[str] = field(default_factory=Counter)  # refused in one sentence, by reader
     accepted: Counter[str] = field(default_factory=Counter)
     failures: list[str] = field(default_factory=list)
     slowest: tuple[float, str] = (0.0, "")
@@ -59,6 +58,19 @@ class Report:
             ]
         )
 
+    def count(self, row: dict[str, Any]) -> None:
+        """Add the result of one input."""
+        where, seconds, grown = f"{row['reader']}, input {row['at']}", row["seconds"], row["grown"]
+        self.slowest = max(self.slowest, (seconds, where))
+        self.largest = max(self.largest, (grown, where))
+        faults = [row["fault"]] if row["fault"] else []
+        faults += [f"takes {seconds:.1f} s"] if seconds > MAX_SECONDS else []
+        faults += [f"takes {grown:.0f} MB"] if grown > MAX_MEGABYTES else []
+        if faults:
+            self.failures.append(f"{where}: {'; '.join(faults)}")
+        else:
+            (self.named if row["refused"] else self.accepted)[row["reader"]] += 1
+
 
 def fuzz(
     seed: int,
@@ -67,31 +79,29 @@ def fuzz(
     seconds: float | None = None,
     libraries: bool = False,
 ) -> Report:
-    """Inputs by number: the same number and seed give the same input, whatever ran before."""
+    """Try inputs by number: equal numbers and seeds give equal inputs, whatever ran before."""
     torch.set_num_threads(1)
     report = Report(seed)
     end = None if seconds is None else time.monotonic() + seconds
-    with tempfile.TemporaryDirectory(prefix="fuzz-") as folder:
-        top = Path(folder)
-        (top / "good").mkdir()
+    with tempfile.TemporaryDirectory(prefix="fuzz-") as name:
+        top = Path(name)
         every = [one for one in readers(top / "good", libraries) if only in one.name]
         shutil.copytree(top / "good", top / "spare")
-        _warm(every)
+        _read_all(every)  # so that imports and caches count for no input
         start = inputs.start
         while start < inputs.stop and (end is None or time.monotonic() < end):
-            start = _run_child(
-                report, every, top, range(start, min(start + EACH, inputs.stop)), end
-            )
+            for reader in every:
+                _restore(reader, top)  # an input that ends a process leaves its file behind
+            some = range(start, min(start + MAX_INPUTS, inputs.stop))
+            start = _run_child(report, every, top, some, end)
     return report
 
 
 def _run_child(
     report: Report, every: list[Reader], top: Path, inputs: range, end: float | None
 ) -> int:
-    """Let a child go through inputs until one of them ends it; the next input."""
+    """Let a child go through inputs until one of them ends it; return the next input."""
     log = top / "log"
-    for reader in every:
-        _restore(reader, top)  # an input that ends a process leaves its file behind
     child = os.fork()
     if not child:
         with log.open("w") as out, open(os.devnull, "w") as quiet:
@@ -100,75 +110,56 @@ def _run_child(
             _work(report.seed, every, top, inputs, end, out)
         os._exit(0)
     _, status = os.waitpid(child, 0)
-    last, began = inputs.start - 1, ""
-    for line in log.read_text().splitlines():
-        told = json.loads(line)
-        if "begins" in told:
-            last, began = told["at"], told["begins"]
-            continue
-        began = ""
-        _count(report, told)
-    if began:  # the child did not come back from it
+    rows = [json.loads(line) for line in log.read_text().splitlines()]
+    for row in rows:
+        if "refused" in row:
+            report.count(row)
+    if not rows:
+        return inputs.stop  # the time was over
+    last = rows[-1]
+    if "refused" not in last:  # the child did not come back from it
         kind = "hangs" if os.WTERMSIG(status) == signal.SIGALRM else f"ends the process ({status})"
-        report.failures.append(f"input {last} ({began}) {kind}")
-    return last + 1 if last >= inputs.start else inputs.stop  # the time was over
-
-
-def _count(report: Report, told: dict[str, Any]) -> None:
-    where = f"{told['reader']}, input {told['at']}"
-    report.slowest = max(report.slowest, (told["seconds"], where))
-    report.largest = max(report.largest, (told["grown"], where))
-    faults = [
-        *([told["fault"]] if told["fault"] else []),
-        *([f"takes {told['seconds']:.1f} s"] if told["seconds"] > SECONDS else []),
-        *([f"takes {told['grown']:.0f} MB"] if told["grown"] > MEGABYTES else []),
-    ]
-    if faults:
-        report.failures.append(f"input {told['at']} ({told['reader']}): {'; '.join(faults)}")
-    else:
-        (report.named if told["refused"] else report.accepted)[told["reader"]] += 1
+        report.failures.append(f"{last['reader']}, input {last['at']}: {kind}")
+    return int(last["at"]) + 1
 
 
 def _work(
     seed: int, every: list[Reader], top: Path, inputs: range, end: float | None, out: IO[str]
 ) -> None:
-    """Go through inputs in this process, and write down what comes of each."""
+    """Go through inputs in this process, and write down the result of each."""
+
+    def refuse(*arguments: object, **options: object) -> Any:
+        raise AssertionError("asked for the network")
+
     for name in ("connect", "connect_ex"):
-        setattr(socket.socket, name, _refuse)
-    socket.getaddrinfo = _refuse
-    _warm(every)
+        setattr(socket.socket, name, refuse)
+    socket.getaddrinfo = refuse
+    _read_all(every)
     base = _peak()
     for at in inputs:
         if end is not None and time.monotonic() > end:
             return
         rng = Random(f"{seed}-{at}")
         (reader,) = rng.choices(every, [one.share for one in every])
-        out.write(json.dumps({"at": at, "begins": reader.name}) + "\n")
-        out.flush()
+        row: dict[str, Any] = {"at": at, "reader": reader.name}
+        print(json.dumps(row), file=out, flush=True)
         damage(reader, rng)
-        began = time.process_time()
-        signal.alarm(PATIENCE)
-        refused, fault = judge(reader)
+        begin = time.process_time()
+        signal.alarm(MAX_WAIT)
+        row["refused"], row["fault"] = judge(reader)
         signal.alarm(0)
-        took = time.process_time() - began
+        row["seconds"], row["grown"] = time.process_time() - begin, _peak() - base
         _restore(reader, top)
-        grown = (_peak() - base) / 1024
-        row = {"at": at, "reader": reader.name, "refused": refused, "fault": fault}
-        out.write(json.dumps(row | {"seconds": took, "grown": grown}) + "\n")
-        out.flush()
-        if grown > MEGABYTES:
-            return  # a fresh process, for the peak stays
-
-
-def _refuse(*arguments: object, **options: object) -> Any:
-    raise AssertionError("asked for the network")
+        print(json.dumps(row), file=out, flush=True)
+        if row["grown"] > MAX_MEGABYTES:
+            return  # a fresh process goes on, because the peak stays
 
 
 def judge(reader: Reader) -> tuple[bool, str]:
-    """Whether a reader refuses its folder, and what is wrong with how it does."""
+    """Say whether a reader refuses its folder, and what is wrong with how it does."""
     try:
         reader.read(reader.folder)
-    except EXPECTED as error:
+    except (ValueError, OSError) as error:  # as callers are told to expect of a file
         text = str(error)
         if isinstance(error, OSError) and error.filename is not None:
             return True, ""  # the system says which file and why
@@ -187,19 +178,20 @@ def _restore(reader: Reader, top: Path) -> None:
     shutil.copytree(top / "spare" / reader.folder.relative_to(top / "good"), reader.folder)
 
 
-def _warm(every: list[Reader]) -> None:
-    """Read what is good once, so that imports and caches count for no input."""
+def _read_all(every: list[Reader]) -> None:
+    """Read the good files."""
     for reader in every:
         if "Llava" not in reader.name:  # is never built from a record
             reader.read(reader.folder)
 
 
 def _peak() -> float:
-    return float(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+    """Return the most megabytes that this process has had."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def shown(seed: int, at: int, only: str = "", libraries: bool = False) -> Iterator[str]:
-    """What one input is and what comes of it, in this process."""
+    """Tell what one input is and what comes of it, in this process."""
     with tempfile.TemporaryDirectory(prefix="fuzz-") as folder:
         every = [one for one in readers(Path(folder), libraries) if only in one.name]
         rng = Random(f"{seed}-{at}")

@@ -7,7 +7,7 @@ import pytest
 
 import vinets.ideals.construct as engine
 from vinets import ABM, OAVI, fit_class_ideals
-from vinets.core.progress import Patient
+from vinets.core.progress import Lines
 from vinets.data.synthetic import latent_like
 
 Z = latent_like(120, 8, 3, seed=4)
@@ -106,7 +106,7 @@ def test_progress_hears_of_all_terms_of_every_degree():
 def test_only_long_work_is_announced(capsys, monkeypatch):
     now = [0.0]
     monkeypatch.setattr("vinets.core.progress.time.monotonic", lambda: now[0])
-    lines = Patient(every=2.0)
+    lines = Lines(every=2.0, patience=2.0)
     lines.start("degree 1", 10)
     lines.advance(10)
     now[0] = 1.0

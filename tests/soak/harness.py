@@ -12,10 +12,11 @@ import numpy as np
 import torch
 
 from vinets import build
-from vinets.data import DataSplit, digits
+from vinets.data import digits
 from vinets.models import digits_cnn
 from vinets.networks import CutNetwork
 
+SMALL = {"per_class": 20, "components": 6, "keep": 3, "monomials": 24, "max_degree": 2}
 MOST = 0.02  # megabytes an iteration; less than a single copy of what an iteration holds
 
 
@@ -53,41 +54,27 @@ def soak(
     warm: int = 10,
     iterations: int | None = None,
 ) -> Report:
-    """Go round for so many seconds, or so many times."""
+    """Build, save, load and predict for so many seconds, or so many times."""
     torch.set_num_threads(1)
     torch.manual_seed(0)
     model, data = digits_cnn(10).eval(), digits()
     images = next(iter(data.test.batches(32)))[0]
     report, begin, number, expected = Report(), time.monotonic(), 0, None
     while time.monotonic() - begin < seconds and (iterations is None or number < iterations):
-        found = _once(model, data, images, folder / str(number % 2))
-        if expected is None:
-            expected = found
-        assert torch.equal(found, expected), "another result"
+        network = build(model, data.train, "relu3", progress=None, **SMALL)[0].eval()
+        network.save_pretrained(folder / str(number % 2))
+        loaded = CutNetwork.from_pretrained(folder / str(number % 2)).eval()
+        with torch.no_grad():
+            logits, again = network(images), loaded(images)
+        assert torch.equal(logits, again), "what was loaded is not what was saved"
+        expected = logits if expected is None else expected
+        assert torch.equal(logits, expected), "another result"
         number += 1
         gc.collect()
         if number > warm:
-            report.memory.append(_memory())
+            pages = int(Path("/proc/self/statm").read_text().split()[1])
+            report.memory.append(pages * 4096 / 1e6)
             report.seconds = time.monotonic() - begin
             if number % 50 == 0:
                 say(str(report))
     return report
-
-
-def _once(
-    model: torch.nn.Module, data: DataSplit, images: torch.Tensor, folder: Path
-) -> torch.Tensor:
-    small = {"per_class": 20, "components": 6, "keep": 3, "monomials": 24, "max_degree": 2}
-    network = build(model, data.train, "relu3", progress=None, **small)[0]
-    network.save_pretrained(folder)
-    with torch.no_grad():
-        said = network.eval()(images)
-        again = CutNetwork.from_pretrained(folder).eval()(images)
-    assert torch.equal(said, again), "what was loaded is not what was saved"
-    return again
-
-
-def _memory() -> float:
-    """Megabytes that this process has in memory now."""
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * 4096 / 1e6

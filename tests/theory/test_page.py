@@ -10,11 +10,11 @@ from looks import faults
 from pages import ReadPage, loads_nothing
 
 from vinets import build
-from vinets.core.palette import COLORS
 from vinets.data import digits
 from vinets.measure import machine
 from vinets.models import digits_cnn
 from vinets.report import can_draw, html, print_page
+from vinets.report.figures import COLORS
 from vinets.report.formats import number
 from vinets.report.values import Page, Table
 from vinets.theory import Advice, Complexity, LayerNorms, Split, Study, advise, study

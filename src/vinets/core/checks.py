@@ -1,8 +1,4 @@
-"""One wording for every complaint about a parameter, and the memory arithmetic behind limits.
-
-Every public entry point reports bad input in one sentence: which parameter, what it must be,
-what came, and what to do about it.
-"""
+"""Refuse bad parameters in one wording: which one, what it must be, what came, what to do."""
 
 from __future__ import annotations
 
@@ -18,7 +14,7 @@ STOPPED_SENTENCE = (
 
 
 class DoubtWarning(UserWarning):
-    """A network or data are hardly what they should be; the command line says it in a line."""
+    """A network or data are hardly what they should be."""
 
 
 def parameter_error(owner: str, name: str, accepted: str, got: Any, remedy: str = "") -> ValueError:
@@ -29,13 +25,11 @@ def parameter_error(owner: str, name: str, accepted: str, got: Any, remedy: str 
     >>> print(parameter_error("OAVI", "tau", "a float in [2, inf)", 1.0))
     The 'tau' parameter of OAVI must be a float in [2, inf). Got 1.0 instead.
     """
-    tail = f" {remedy}" if remedy else ""
     shown = repr(got)
     if len(shown) > MAX_SHOWN_LETTERS:  # it may be a whole file
         shown = f"{shown[:MAX_SHOWN_LETTERS]}..."
-    return ValueError(
-        f"The '{name}' parameter of {owner} must be {accepted}. Got {shown} instead.{tail}"
-    )
+    text = f"The '{name}' parameter of {owner} must be {accepted}. Got {shown} instead. {remedy}"
+    return ValueError(text.rstrip())
 
 
 def bounded_float(
@@ -74,12 +68,12 @@ def point_shape(shape: tuple[int, ...], n_variables: int) -> None:
 
 
 def rows_within(memory_limit: int, bytes_per_row: int, *, at_least: int = 1) -> int:
-    """How many rows fit into ``memory_limit`` bytes; never below ``at_least``."""
+    """Return how many rows fit into ``memory_limit`` bytes; never below ``at_least``."""
     return max(at_least, int(memory_limit // max(1, bytes_per_row)))
 
 
 def counted(count: int, noun: str) -> str:
-    """How many of something there are, for messages.
+    """Return a number with its noun, for messages.
 
     Examples
     --------
@@ -90,7 +84,7 @@ def counted(count: int, noun: str) -> str:
 
 
 def format_bytes(count: float) -> str:
-    """Human-readable size, for messages.
+    """Return a number of bytes as people read it, for messages.
 
     Examples
     --------
@@ -105,7 +99,7 @@ def format_bytes(count: float) -> str:
 
 
 def reason_of(error: BaseException | str, most: int = 200) -> str:
-    r"""What an error says, to stand inside of a sentence: one line of bounded length, no stop.
+    r"""Return what an error says, to stand in a sentence: one line of bounded length, no stop.
 
     Examples
     --------

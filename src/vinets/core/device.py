@@ -1,4 +1,4 @@
-"""How any network is run: inputs, device, logits, perhaps as a CUDA graph; and left as it was."""
+"""Run any network: its inputs, device and logits, CUDA graphs, and a clock for each device."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=partial(torch.set_num_threads, 1))
 
 Inputs: TypeAlias = Tensor | Mapping[str, Tensor]
-"""What a network takes: a tensor, or tensors by name of the argument; the batch comes first."""
+"""A tensor, or tensors by the name of the argument of a network; the batch comes first."""
 
 R = TypeVar("R")
 
@@ -31,7 +31,7 @@ def call(network: Callable[..., Any], inputs: Inputs) -> Any:
 
 
 def logits_of(output: Any) -> Tensor:
-    """The logits in what a classifier returns: a tensor, or an object or mapping that has them.
+    """Return the logits in the output of a classifier: a tensor, or an object that has them.
 
     Examples
     --------
@@ -40,37 +40,37 @@ def logits_of(output: Any) -> Tensor:
     """
     if isinstance(output, Mapping):
         output = output.get("logits", output)
-    found = getattr(output, "logits", output)
-    if not isinstance(found, Tensor):
+    logits = getattr(output, "logits", output)
+    if not isinstance(logits, Tensor):
         raise ValueError(
             "A classifier must return a tensor of logits, or a dict or an object that has them as "
-            f"logits. Got {type(found).__name__} instead."
+            f"logits. Got {type(logits).__name__} instead."
         )
-    return found
+    return logits
 
 
 def each(inputs: Inputs, change: Callable[[Tensor], Tensor]) -> Inputs:
-    """The inputs with every tensor changed."""
+    """Change every tensor of the inputs."""
     if isinstance(inputs, Tensor):
         return change(inputs)
     return {name: change(tensor) for name, tensor in inputs.items()}
 
 
 def tensors_of(inputs: Inputs) -> list[Tensor]:
-    """The tensors in the inputs."""
+    """List the tensors of the inputs."""
     return [inputs] if isinstance(inputs, Tensor) else list(inputs.values())
 
 
 def device_of(network: nn.Module) -> torch.device:
-    """Where the network lies; the CPU if it has neither parameters nor buffers."""
+    """Return the device of a network; the CPU if it has neither parameters nor buffers."""
     tensors = [*network.parameters(), *network.buffers()]
     return tensors[0].device if tensors else torch.device("cpu")
 
 
 @contextmanager
 def evaluating(network: nn.Module) -> Iterator[None]:
-    """Eval mode without gradients; every module gets its own training flag back."""
-    # network.train() afterwards would also wake what was frozen in eval mode before
+    """Run in eval mode without gradients; every module gets its own training flag back."""
+    # Calling network.train() afterwards would wake modules that were frozen in eval mode.
     flags = [(module, module.training) for module in network.modules()]
     network.eval()
     try:
@@ -82,7 +82,7 @@ def evaluating(network: nn.Module) -> Iterator[None]:
 
 
 def resolve_device(owner: str, device: Any) -> torch.device:
-    """The device meant by ``"auto"``, ``"cpu"``, ``"cuda"``, ``"cuda:1"`` or a torch.device.
+    """Return the device meant by ``"auto"``, ``"cpu"``, ``"cuda"``, ``"cuda:1"`` or a torch.device.
 
     ``"auto"`` is the current CUDA device where there is one, and the CPU elsewhere.
     """
@@ -90,18 +90,18 @@ def resolve_device(owner: str, device: Any) -> torch.device:
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
     try:
-        found = torch.device(device)
+        kind, index = torch.device(device).type, torch.device(device).index
     except (RuntimeError, TypeError, ValueError):
         raise parameter_error(owner, "device", accepted, device) from None
-    if found.type == "cpu":  # "cpu:0" is the same, and would not compare equal
+    if kind == "cpu":  # "cpu:0" is the same, and would not compare equal
         return torch.device("cpu")
-    if found.type != "cuda":
-        raise parameter_error(owner, "device", accepted, str(found))
+    if kind != "cuda":
+        raise parameter_error(owner, "device", accepted, str(device))
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    if not count or (found.index or 0) >= count:
+    if (index or 0) >= count:
         remedy = f"{count} CUDA devices are available here; use 'auto' to take what there is."
-        raise parameter_error(owner, "device", accepted, str(found), remedy)
-    return torch.device("cuda", torch.cuda.current_device() if found.index is None else found.index)
+        raise parameter_error(owner, "device", accepted, str(device), remedy)
+    return torch.device("cuda", torch.cuda.current_device() if index is None else index)
 
 
 # --- CUDA graphs ------------------------------------------------------------------------------
@@ -112,7 +112,7 @@ class RecordingError(ValueError):
 
 
 def on_side_stream(work: Callable[[], R]) -> R:
-    """Do the work on a CUDA stream of its own, as torch asks for before it is recorded."""
+    """Do the work on a separate CUDA stream, as torch asks for before it is recorded."""
     main, side = torch.cuda.current_stream(), torch.cuda.Stream()
     side.wait_stream(main)
     with torch.cuda.stream(side):
@@ -125,7 +125,7 @@ def record_graph(work: Callable[[], R], remedy: str) -> tuple[torch.cuda.CUDAGra
     """Record the work as a CUDA graph, without doing it; every replay fills the same results."""
     graph = torch.cuda.CUDAGraph()
     try:
-        # threads that load data may use the GPU meanwhile
+        # Threads that load data may use the GPU meanwhile.
         with torch.cuda.graph(graph, capture_error_mode="thread_local"):
             results = work()
     except RuntimeError as error:
@@ -148,7 +148,7 @@ class Clock:
         self.on_cuda = device.type == "cuda"
 
     def mark(self) -> Any:
-        """The present moment."""
+        """Mark the present moment."""
         if not self.on_cuda:
             return time.perf_counter()
         event = torch.cuda.Event(enable_timing=True)
@@ -161,11 +161,11 @@ class Clock:
             torch.cuda.synchronize(self.device)
 
     def between(self, begin: Any, end: Any) -> float:
-        """Seconds between two marks; on a GPU, ``wait`` comes first."""
+        """Return the seconds between two marks; on a GPU, ``wait`` comes first."""
         return float(begin.elapsed_time(end)) / 1e3 if self.on_cuda else float(end - begin)
 
     def seconds(self, work: Callable[[], Any]) -> float:
-        """Seconds until the work is done, from an idle device on."""
+        """Return the seconds that the work takes, from an idle device on."""
         self.wait()
         begin = self.mark()
         work()

@@ -1,6 +1,6 @@
-"""Open what carries out independent work: processes of this machine, Dask or Ray.
+"""Carry out independent work on processes of this machine, on Dask or on Ray.
 
-All of them are a :class:`concurrent.futures.Executor`, so that the work does not know which it is.
+Each is a :class:`concurrent.futures.Executor`, so that the work does not know which it is.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ CONNECTION_SECONDS = 15.0  # how long a cluster may take to answer
 
 
 class ClusterError(OSError):
-    """A cluster that cannot be reached, or that gave up."""
+    """A cluster cannot be reached, or it gave up."""
 
 
 @contextmanager
@@ -51,6 +51,16 @@ def open_executor(jobs: int | str | None) -> Iterator[Executor | None]:
             raise ImportError(
                 f"{scheme}:// needs {PACKAGES[scheme]}. Install it: pip install 'vinets[cluster]'."
             )
+        if isinstance(place, str):
+            # Clients would try for minutes to reach an address where nothing listens.
+            host, _, port = place.rpartition(":")
+            try:
+                socket.create_connection((host.strip("[]"), int(port)), CONNECTION_SECONDS).close()
+            except (OSError, OverflowError) as error:
+                raise ClusterError(
+                    f"The cluster {jobs} cannot be reached ({reason_of(error)}). Check its "
+                    "address and that it has workers, or leave out the cluster to run here."
+                ) from None
         try:
             with (_dask if scheme == "dask" else RayExecutor)(place) as executor:
                 yield executor
@@ -79,9 +89,8 @@ def parse_address(address: str) -> tuple[str, str | int]:
     >>> parse_address("ray://10.0.0.1:6379"), parse_address("dask://local:2")
     (('ray', '10.0.0.1:6379'), ('dask', 2))
     """
-    found = re.fullmatch(r"(dask|ray)://([^/\s]+?)(?::(\d{1,5}))?", address)
-    if found is not None:
-        scheme, host, number = found.groups()
+    if match := re.fullmatch(r"(dask|ray)://([^/\s]+?)(?::(\d{1,5}))?", address):
+        scheme, host, number = match.groups()
         if host == "local" and number != "0":
             return scheme, int(number or os.cpu_count() or 1)
         if host != "local" and number is not None:
@@ -98,7 +107,7 @@ class Processes(ProcessPoolExecutor):
     def __init__(self, count: int) -> None:
         self.count = count
         # Spawned, because CUDA does not survive a fork.
-        super().__init__(count, multiprocessing.get_context("spawn"), _watch_parent)
+        super().__init__(count, multiprocessing.get_context("spawn"), _end_with_parent)
 
     def submit(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         if not hasattr(signal, "pthread_sigmask"):  # Windows
@@ -107,7 +116,7 @@ class Processes(ProcessPoolExecutor):
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
             return super().submit(function, *args, **kwargs)
-        finally:  # a Ctrl-C from in between arrives now
+        finally:  # a Ctrl-C that came in between arrives now
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
@@ -117,8 +126,8 @@ class Processes(ProcessPoolExecutor):
         self.shutdown(cancel_futures=True)
 
 
-def _watch_parent() -> None:
-    """End this process when the one that started it has ended, however that came about."""
+def _end_with_parent() -> None:
+    """Let this process end when the one that started it has ended, however that came about."""
     parent: Any = multiprocessing.parent_process()
 
     def watch() -> None:
@@ -132,13 +141,11 @@ def _watch_parent() -> None:
 def _dask(place: str | int) -> Iterator[Executor]:
     """Open the executor of a Dask client; a job whose worker is lost runs again on another one."""
     dask: Any = import_module("distributed")
-    where: dict[str, Any]
+    options: dict[str, Any] = {"address": f"tcp://{place}", "timeout": CONNECTION_SECONDS}
     if isinstance(place, int):
         # One thread a worker, because trainings draw from the generator of their process.
-        where = {"n_workers": place, "threads_per_worker": 1, "dashboard_address": None}
-    else:
-        where = {"address": f"tcp://{_answering('dask', place)}", "timeout": CONNECTION_SECONDS}
-    with dask.Client(**where) as client:
+        options = {"n_workers": place, "threads_per_worker": 1, "dashboard_address": None}
+    with dask.Client(**options) as client:
         client.wait_for_workers(1, timeout=CONNECTION_SECONDS)
         with client.get_executor(pure=False) as executor:
             yield executor
@@ -149,12 +156,11 @@ class RayExecutor(Executor):
 
     def __init__(self, place: str | int) -> None:
         self._ray: Any = import_module("ray")
+        options: dict[str, Any] = {"address": place}
         if isinstance(place, int):
-            where = {"address": "local", "num_cpus": place, "include_dashboard": False}
-        else:
-            where = {"address": _answering("ray", place)}
-        self._ray.init(log_to_driver=False, logging_level="error", **where)
-        self._run = self._ray.remote(num_cpus=1, max_retries=5)(_call)
+            options = {"address": "local", "num_cpus": place, "include_dashboard": False}
+        self._ray.init(log_to_driver=False, logging_level="error", **options)
+        self._run = self._ray.remote(num_cpus=1, max_retries=5)(lambda job: job())
 
     def submit(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         ours: Future[Any] = Future()
@@ -173,20 +179,3 @@ class RayExecutor(Executor):
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         self._ray.shutdown()
-
-
-def _call(function: Callable[[], Any]) -> Any:
-    return function()
-
-
-def _answering(scheme: str, place: str) -> str:
-    """Return the place if something listens there, because clients would try it for minutes."""
-    host, _, port = place.rpartition(":")
-    try:
-        socket.create_connection((host.strip("[]"), int(port)), CONNECTION_SECONDS).close()
-    except (OSError, OverflowError) as error:
-        raise ClusterError(
-            f"The cluster {scheme}://{place} cannot be reached ({reason_of(error)}). Check its "
-            "address and that it has workers, or leave out the cluster to run here."
-        ) from None
-    return place

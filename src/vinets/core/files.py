@@ -17,6 +17,7 @@ import stat
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -24,11 +25,11 @@ from safetensors import SafetensorError
 
 MAX_JSON_BYTES = 16 << 20
 MAX_JSON_DEPTH = 64  # lists and objects inside each other
-MAX_INTEGER = 2**63  # whole numbers stay below it, in both directions: what tensors can hold
+MAX_INTEGER = 2**63  # whole numbers stay below it in both directions, as tensors need
 LOCK = ".lock"  # file in a folder whose lock is that of the folder
 LOCK_SECONDS = 0.2  # between two looks at a lock
 
-_HERE = hashlib.sha256(platform.node().encode()).hexdigest()[:8]  # this machine, in names
+_MACHINE = hashlib.sha256(platform.node().encode()).hexdigest()[:8]  # this machine, in names
 _unfinished: set[Path] = set()  # files that this process is writing
 
 
@@ -40,14 +41,12 @@ def open_regular(path: str | Path, *, inside: str | Path | None = None) -> Binar
 
     If a file has to lie ``inside`` a folder, a link that leads out of it is refused, too.
     """
-    if inside is not None:
-        # Path.resolve() raises RuntimeError for links in a circle; here, opening names them.
-        target, top = (Path(os.path.realpath(one)) for one in (path, inside))
-        if not target.is_relative_to(top):
-            raise ValueError(
-                f"{path} is a link out of {inside}, which is not followed. Put the file itself "
-                "there."
-            )
+    # Path.resolve() raises RuntimeError for links in a circle; realpath() leaves them to os.open().
+    real = Path(os.path.realpath(path))
+    if inside is not None and not real.is_relative_to(os.path.realpath(inside)):
+        raise ValueError(
+            f"{path} is a link out of {inside}, which is not followed. Put the file itself there."
+        )
     # Without O_NONBLOCK, opening a pipe would wait for somebody to write into it.
     opened = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     if not stat.S_ISREG(os.fstat(opened).st_mode):
@@ -78,7 +77,7 @@ def named(path: str | Path) -> Iterator[None]:
 
 
 def read_json(path: str | Path, *, inside: str | Path | None = None) -> Any:
-    """Read the values in a JSON file; what is none is refused in one sentence."""
+    """Read the values in a JSON file; any other file is refused in one sentence."""
     content = read_bytes(path, MAX_JSON_BYTES, inside=inside)
     try:
         return parse_json(content.decode("utf-8"))
@@ -108,17 +107,17 @@ def parse_json(text: str) -> Any:
         containers = [one for one in level if isinstance(one, dict | list)]
         if not containers:
             return values
-        level = [v for one in containers for v in (one.values() if isinstance(one, dict) else one)]
+        inner = (one.values() if isinstance(one, dict) else one for one in containers)
+        level = list(chain.from_iterable(inner))
     raise ValueError(f"it is nested more than {MAX_JSON_DEPTH} deep")
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in found if names.count(name) > 1)
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        ((twice, _),) = Counter(name for name, _ in pairs).most_common(1)
         raise ValueError(f"the name {twice[:40]!r} stands twice in an object")
-    return found
+    return values
 
 
 def _integer(digits: str) -> int:
@@ -140,52 +139,52 @@ def written_aside(path: str | Path) -> Iterator[Path]:
     target = Path(path)
     check_name(target)
     # In the same folder, because only there a rename is atomic; no other writer has the same name.
-    aside = target.with_name(f".{_HERE}-{os.getpid()}-{secrets.token_hex(4)}.{target.name}")
+    aside = target.with_name(f".{_MACHINE}-{os.getpid()}-{secrets.token_hex(4)}.{target.name}")
     _unfinished.add(aside)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         if target.is_dir():
             raise OSError("a folder of that name is in the way")
-        # Remove what writers of the same file left behind that were killed.
-        left = re.compile(rf"\.{_HERE}-(\d+)-\w+\.{re.escape(target.name)}")
+        # Remove the files that killed writers of the same file left behind.
+        pattern = re.compile(rf"\.{_MACHINE}-(\d+)-\w+\.{re.escape(target.name)}")
         for name in os.listdir(target.parent):
-            found, other = left.fullmatch(name), target.with_name(name)
-            if found and other not in _unfinished and not _is_running(int(found[1])):
+            match, other = pattern.fullmatch(name), target.with_name(name)
+            if match and other not in _unfinished and not _is_running(int(match[1])):
                 with suppress(OSError):
                     other.unlink()
-        aside.unlink(missing_ok=True)  # a link to another place, made by somebody who guessed it
+        aside.unlink(missing_ok=True)  # perhaps a link to another place, if the name was guessed
         yield aside
         _to_disk(aside, os.O_RDWR)
         os.replace(aside, target)
     except (OSError, SafetensorError) as error:
         # safetensors wraps what the system says: "...: I/O error: No space left (os error 28)"
-        told = str(error).rpartition("I/O error: ")[2].partition(" (os error")[0].rstrip(".")
-        reason = getattr(error, "strerror", None) or told
-        raise OSError(
-            f"{target} could not be written, and is as it was: {reason}. Make room, check the "
-            "permissions, or choose another place."
-        ) from None
+        inner = str(error).rpartition("I/O error: ")[2].partition(" (os error")[0].rstrip(".")
+        raise _write_error(target, getattr(error, "strerror", None) or inner) from None
     finally:
         with suppress(OSError):
             aside.unlink(missing_ok=True)
         _unfinished.discard(aside)
-    with suppress(OSError):  # not every system can do that, and the file itself is there
+    with suppress(OSError):  # not every system can do that, and the file itself is complete
         _to_disk(target.parent, os.O_RDONLY)
 
 
+def _write_error(path: str | Path, reason: str | None) -> OSError:
+    return OSError(
+        f"{path} could not be written, and is as it was: {reason}. Make room, check the "
+        "permissions, or choose another place."
+    )
+
+
 def _is_running(process: int) -> bool:
-    """Whether another process of that number is there."""
-    if process == os.getpid():
-        return False  # the number was that of another process before
-    if os.name == "nt":
-        return True  # because there, the question would be a signal
-    try:
-        os.kill(process, 0)
-    except (ProcessLookupError, OverflowError):
-        return False
-    except OSError:  # it belongs to somebody else
-        return True
-    return True
+    """Say whether a process of that number runs, other than this one."""
+    if os.name != "nt":  # where the question would be a signal
+        try:
+            os.kill(process, 0)
+        except (ProcessLookupError, OverflowError):
+            return False
+        except OSError:  # it belongs to another user
+            return True
+    return process != os.getpid()
 
 
 def check_name(path: str | Path) -> None:
@@ -226,7 +225,7 @@ def write_json(path: str | Path, values: Any) -> Path:
 def append_line(path: str | Path, line: str) -> Path:
     """Add a line to a file by one write, so that several processes can add lines at once.
 
-    What a process that was killed left of a line is ended first, so that this one is whole.
+    A line that a killed process left unfinished is ended first, so that this one is whole.
     """
     check_name(path)
     Path(path).parent.mkdir(parents=True, exist_ok=True)
@@ -242,10 +241,7 @@ def append_line(path: str | Path, line: str) -> Path:
             os.fsync(file.fileno())
         except OSError as error:
             file.truncate(end)
-            raise OSError(
-                f"{path} could not be written, and is as it was: {error.strerror}. Make room, "
-                "check the permissions, or choose another place."
-            ) from None
+            raise _write_error(path, error.strerror) from None
     return Path(path)
 
 
@@ -254,13 +250,13 @@ def append_line(path: str | Path, line: str) -> Path:
 
 @contextmanager
 def locked(folder: str | Path, *, wait: bool = False) -> Iterator[None]:
-    """Keep other writers out of ``folder``, which is made if it is not there.
+    """Keep other writers out of ``folder``, which is made if it does not exist.
 
     If another process or thread holds it, this is an error, or, with ``wait``, a pause. The system
     ends the lock with the process, however that ends; the empty file ``.lock`` stays. Within a
     lock, the same thread may ask again.
     """
-    from filelock import FileLock, Timeout  # here, because most commands lock nothing
+    from filelock import FileLock, Timeout  # imported late, because most commands lock nothing
 
     path = Path(folder)
     check_name(path)  # now, and not when the first file is written
@@ -275,7 +271,7 @@ def locked(folder: str | Path, *, wait: bool = False) -> Iterator[None]:
             "choose another folder."
         ) from None
     except (OSError, NotImplementedError):
-        pass  # some network file systems know no locks; writers say what cannot be written
+        pass  # Some network file systems know no locks; writers say what cannot be written.
     try:
         yield
     finally:
@@ -295,9 +291,9 @@ def slugs(names: Iterable[str]) -> dict[str, str]:
     >>> len(set(slugs(["a b", "A-b", "a.b"]).values()))
     3
     """
-    found = {name: slug(name) for name in names}
-    taken = Counter(found.values())
-    return {n: s if taken[s] == 1 else f"{s}-{_short(n)}" for n, s in found.items()}
+    plain = {name: slug(name) for name in names}
+    uses = Counter(plain.values())
+    return {n: s if uses[s] == 1 else f"{s}-{_short(n)}" for n, s in plain.items()}
 
 
 def _short(name: str) -> str:
@@ -307,8 +303,8 @@ def _short(name: str) -> str:
 def slug(name: str) -> str:
     """Return a name for a file or folder; see :func:`slugs` for several in one folder.
 
-    What a plain file name cannot hold is told apart by a short digest; letters are small, and
-    blanks, dots and commas become hyphens.
+    Letters become small, blanks, dots and commas become hyphens. A name with anything else gets a
+    short digest at its end.
 
     Examples
     --------

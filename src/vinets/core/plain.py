@@ -1,4 +1,4 @@
-"""Dataclasses as plain JSON values, and back again with every value checked against its type."""
+"""Turn dataclasses into plain JSON values, and back, with every value checked by its type."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ import difflib
 import math
 import types
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from functools import cache
 from numbers import Integral, Real
-from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 T = TypeVar("T")
 
 
 def as_plain(value: Any) -> Any:
-    """``value`` as JSON has it: dicts, lists, text, finite numbers, None for all other numbers.
+    """Return a value as JSON has it; numbers that are not finite become None.
 
     Fields of dataclasses with ``metadata={"plain": False}``, such as pictures, are left out.
 
@@ -29,7 +30,7 @@ def as_plain(value: Any) -> Any:
         return {f.name: as_plain(getattr(value, f.name)) for f in kept}
     if isinstance(value, Mapping):
         return {str(key): as_plain(item) for key, item in value.items()}
-    # the order counts: a bool is an Integral, that is a Real, and a text an Iterable
+    # The order counts: a bool is an Integral, that is a Real, and a text an Iterable.
     if isinstance(value, str | bool) or value is None:
         return value
     if isinstance(value, Integral):
@@ -42,13 +43,13 @@ def as_plain(value: Any) -> Any:
 
 
 def changes(value: Any) -> dict[str, Any]:
-    """Fields of a dataclass that differ from their defaults, nested, as plain values.
+    """Return the fields of a dataclass that differ from their defaults, nested, as plain values.
 
-    This is what identifies settings: a field that is added later, with a default that does what
-    was done before, changes nothing here. Fields with ``metadata={"result": False}`` are left out,
-    for they change how something is computed and not what comes out.
+    This identifies settings: a field that is added later, with a default that does what was done
+    before, changes nothing here. Fields with ``metadata={"result": False}`` are left out, because
+    they change how something is computed and not what comes out.
     """
-    found: dict[str, Any] = {}
+    changed: dict[str, Any] = {}
     for field in dataclasses.fields(value):
         if not field.metadata.get("result", True):
             continue
@@ -56,58 +57,57 @@ def changes(value: Any) -> dict[str, Any]:
         if field.default_factory is not dataclasses.MISSING:
             usual = field.default_factory()
         if dataclasses.is_dataclass(mine) and type(mine) is type(usual):
-            # against the defaults of its class, not of this field: settings read the same anywhere
+            # Compared with the defaults of its class, so that settings read the same anywhere.
             inner = changes(mine)
             if inner != changes(usual):
-                found[field.name] = inner
+                changed[field.name] = inner
         elif dataclasses.is_dataclass(mine) and not isinstance(mine, type):
-            found[field.name] = {"kind": getattr(mine, "kind", ""), **changes(mine)}
+            changed[field.name] = {"kind": getattr(mine, "kind", ""), **changes(mine)}
         elif mine != usual:
-            found[field.name] = as_plain(mine)
-    return found
+            changed[field.name] = as_plain(mine)
+    return changed
 
 
 def from_plain(kind: type[T], values: Any, where: str = "") -> T:
-    """The dataclass that ``values`` describe; what does not fit is named with its place.
+    """Make the dataclass that ``values`` describe; what does not fit is named with its place.
 
     Fields may be text, numbers, bools, None, other dataclasses, tuples, dicts and unions of those.
     The values are those of :func:`as_plain` or :func:`changes`: what is missing takes its default.
     ``where`` they come from may be the name of a file. Names that a class lists as ``REMOVED`` are
     fields of older versions, and passed over.
     """
-    return _converted(kind, values, where)
+    return cast(T, _converted(kind, values, where))
 
 
 def _converted(kind: Any, value: Any, where: str) -> Any:
-    origin = get_origin(kind)
+    origin, parts = get_origin(kind), get_args(kind)
     if kind is Any or kind is object:
         return value
     if origin in (Union, types.UnionType):
-        return _of_union(get_args(kind), value, where)
-    if dataclasses.is_dataclass(kind) and isinstance(kind, type):
+        return _of_union(parts, value, where)
+    if dataclasses.is_dataclass(kind):
         return _of_dataclass(kind, value, where)
     if origin is tuple:
-        return _of_tuple(get_args(kind), value, where)
+        if not isinstance(value, list | tuple):
+            raise _wrong(where, "a list", value)
+        if len(parts) == 2 and parts[1] is Ellipsis:
+            parts = (parts[0],) * len(value)
+        if len(parts) != len(value):
+            raise _wrong(where, f"a list of {len(parts)} entries", value)
+        pairs = enumerate(zip(parts, value, strict=True))
+        return tuple(_converted(part, item, f"{where}[{i}]") for i, (part, item) in pairs)
     if origin in (dict, Mapping):
         if not isinstance(value, dict):
             raise _wrong(where, "an object", value)
-        keys, inner = get_args(kind)
-        key = int if keys is int else str
-        return {key(k): _converted(inner, v, _inside(where, k)) for k, v in value.items()}
-    return _of_scalar(kind, value, where)
-
-
-def _of_scalar(kind: Any, value: Any, where: str) -> Any:
+        key = int if parts[0] is int else str
+        return {key(k): _converted(parts[1], v, _inside(where, k)) for k, v in value.items()}
     fits = isinstance(value, bool) == (kind is bool)  # to Python True is an int, too
     if fits and kind in (types.NoneType, bool, str, int) and isinstance(value, kind):
         return value
     if fits and kind is float and isinstance(value, int | float):
-        try:
-            number = float(value)
-        except OverflowError:  # a whole number beyond the range of floats
-            number = math.inf
-        if math.isfinite(number):
-            return number
+        with suppress(OverflowError):  # a whole number beyond the range of floats
+            if math.isfinite(number := float(value)):
+                return number
     raise _wrong(where, _NAMES.get(kind, getattr(kind, "__name__", str(kind))), value)
 
 
@@ -121,7 +121,7 @@ _NAMES = {
 
 
 def _of_union(kinds: tuple[Any, ...], value: Any, where: str) -> Any:
-    """The first kind that takes the value; whole numbers stay whole where both would do."""
+    """Convert to the first kind that takes the value; whole numbers stay whole."""
     order = sorted(kinds, key=lambda kind: kind is float)
     problems = []
     for kind in order:
@@ -132,41 +132,30 @@ def _of_union(kinds: tuple[Any, ...], value: Any, where: str) -> Any:
     others = [kind for kind in order if kind is not types.NoneType]
     if len(others) == 1 and value is not None:
         raise problems[order.index(others[0])]
-    wanted = " or ".join(_NAMES.get(kind, "an object") for kind in kinds)
-    raise _wrong(where, wanted, value)
-
-
-def _of_tuple(kinds: tuple[Any, ...], value: Any, where: str) -> tuple[Any, ...]:
-    if not isinstance(value, list | tuple):
-        raise _wrong(where, "a list", value)
-    if len(kinds) == 2 and kinds[1] is Ellipsis:
-        kinds = (kinds[0],) * len(value)
-    if len(kinds) != len(value):
-        raise _wrong(where, f"a list of {len(kinds)} entries", value)
-    pairs = enumerate(zip(kinds, value, strict=True))
-    return tuple(_converted(kind, item, f"{where}[{i}]") for i, (kind, item) in pairs)
+    raise _wrong(where, " or ".join(_NAMES.get(kind, "an object") for kind in kinds), value)
 
 
 def _of_dataclass(kind: Any, values: Any, where: str) -> Any:
     if not isinstance(values, dict):
         raise _wrong(where, "an object", values)
     fields = {f.name: f for f in dataclasses.fields(kind) if f.init}
-    values = {name: v for name, v in values.items() if name not in getattr(kind, "REMOVED", ())}
-    for name in values:
+    hints, converted = _hints(kind), {}
+    for name, value in values.items():
+        if name in getattr(kind, "REMOVED", ()):
+            continue
         if name not in fields:
-            place = f"{where}: " if where else ""
             shown = name if len(name) <= 80 else f"{name[:77]}..."
-            raise ValueError(f"{place}'{shown}' is not known here.{nearest(name, fields)}")
-    hints = _hints(kind)
-    given = {name: _converted(hints[name], v, _inside(where, name)) for name, v in values.items()}
+            text = f"'{shown}' is not known here.{nearest(name, fields)}"
+            raise ValueError(_inside(where, text))
+        converted[name] = _converted(hints[name], value, _inside(where, name))
     required = (dataclasses.MISSING, dataclasses.MISSING)
     for name, field in fields.items():
-        if name not in given and (field.default, field.default_factory) == required:
+        if name not in converted and (field.default, field.default_factory) == required:
             raise ValueError(f"{_inside(where, name)} is missing.")
     try:
-        return kind(**given)
+        return kind(**converted)
     except ValueError as error:
-        raise ValueError(f"{where}: {error}" if where else str(error)) from None
+        raise ValueError(_inside(where, error)) from None
 
 
 _hints = cache(get_type_hints)  # a folder of results is read by a few classes
@@ -184,12 +173,12 @@ def _wrong(where: str, accepted: str, got: Any) -> ValueError:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """A hint at what was meant, with a blank before it; empty where nothing is near.
+    """Return a hint at the name that was meant, with a blank before it; else an empty text.
 
     Examples
     --------
     >>> nearest("monomial", ["keep", "monomials"])
     " Did you mean 'monomials'?"
     """
-    found = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
-    return f" Did you mean {found[0]!r}?" if found else ""
+    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
+    return f" Did you mean {close[0]!r}?" if close else ""

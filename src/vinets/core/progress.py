@@ -1,4 +1,4 @@
-"""Progress of long work: bars on a terminal, lines in a log, or nothing.
+"""Tell users how far long work is: by bars on a terminal, lines in a log, or not at all.
 
 Functions that take ``progress`` accept None (say nothing), ``"auto"`` (lines with the time left if
 a person watches the terminal), or an object with the two methods of :class:`Progress`.
@@ -6,6 +6,7 @@ a person watches the terminal), or an object with the two methods of :class:`Pro
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from contextlib import AbstractContextManager
@@ -13,17 +14,17 @@ from typing import Any, Protocol
 
 
 class Progress(Protocol):
-    """Receives what happens: stages, and steps within them."""
+    """Receives stages of work, and steps within them."""
 
     def start(self, stage: str, total: int) -> None:
-        """A stage of ``total`` steps, 0 if unknown, begins, and with it the one before ends."""
+        """Begin a stage of ``total`` steps, 0 if unknown, and end the one before."""
 
     def advance(self, count: int = 1, note: str = "") -> None:
-        """``count`` steps are done; ``note`` says how it goes."""
+        """Count steps that are done; ``note`` says how the work goes."""
 
 
 class Silent:
-    """Says nothing."""
+    """Progress that says nothing."""
 
     def start(self, stage: str, total: int) -> None:
         pass
@@ -33,20 +34,21 @@ class Silent:
 
 
 class Lines:
-    """A line when a stage begins, and one at most every few seconds: for logs."""
+    """A line when a stage begins, and one at most every few seconds: for logs.
 
-    def __init__(self, every: float = 10.0) -> None:
-        self.every = every
+    Nothing is said in the first ``patience`` seconds of the work.
+    """
+
+    def __init__(self, every: float = 10.0, patience: float = 0.0) -> None:
+        self.every, self.patience = every, patience
         self.stage, self.total, self.done = "", 0, 0
-        self.begun = self.last = time.monotonic()
+        self.created = self.begun = self.last = time.monotonic()
 
     def start(self, stage: str, total: int) -> None:
         self.stage, self.total, self.done = stage, total, 0
         self.begun = self.last = time.monotonic()
-        self._announce()
-
-    def _announce(self) -> None:
-        self._say(f"{self.stage} ({self.total})" if self.total else self.stage)
+        if self.begun - self.created >= self.patience:
+            self._say(f"{self.stage} ({self.total})" if self.total else self.stage)
 
     def advance(self, count: int = 1, note: str = "") -> None:
         self.done += count
@@ -54,53 +56,30 @@ class Lines:
         if now - self.last < self.every or (self.done == 0 and not note):
             return
         self.last = now
-        if self.total == 0 or self.done == 0:  # nobody knows how many there are, or how fast
-            self._say(f"{self.stage} {self.done} {note}".rstrip())
-            return
-        left = (now - self.begun) * (self.total - self.done) / self.done
-        text = f"{self.stage} {self.done}/{self.total}, {left:.0f} s left"
+        text = f"{self.stage} {self.done}" + (f"/{self.total}" if self.total else "")
+        if 0 < self.done < self.total:
+            left = (now - self.begun) * (self.total - self.done) / self.done
+            text += f", {left:.0f} s left"
         self._say(f"{text} {note}".rstrip())
 
-    @staticmethod
-    def _say(text: str) -> None:
+    def _say(self, text: str) -> None:
         if sys.stderr is not None:  # print takes None for stdout
             print(text, file=sys.stderr, flush=True)
 
 
-class Patient(Lines):
-    """Lines of work that is over in a moment as a rule: none in its first seconds."""
-
-    def __init__(self, every: float = 2.0) -> None:
-        super().__init__(every)
-        self.made = time.monotonic()
-
-    def _announce(self) -> None:
-        if time.monotonic() - self.made >= self.every:
-            super()._announce()
-
-
-class Notes:
+class Notes(Lines):
     """The stages of a part, as notes on a step of the whole."""
 
     def __init__(self, whole: Progress) -> None:
+        super().__init__(every=0.0, patience=math.inf)
         self.whole = whole
-        self.start("", 0)
 
-    def start(self, stage: str, total: int) -> None:
-        self.stage, self.total, self.done = stage, total, 0
-        self.begun = time.monotonic()
-
-    def advance(self, count: int = 1, note: str = "") -> None:
-        self.done += count
-        text = f"{self.stage} {self.done}/{self.total}"
-        if 0 < self.done < self.total:
-            left = (time.monotonic() - self.begun) * (self.total - self.done) / self.done
-            text += f", {left:.0f} s left"
-        self.whole.advance(0, f"{text} {note}".rstrip())
+    def _say(self, text: str) -> None:
+        self.whole.advance(0, text)
 
 
 class Bars(AbstractContextManager["Bars"]):
-    """A bar for every stage on the terminal, with the time left. Use as a context manager."""
+    """A bar for every stage on the terminal, with the time left; a context manager."""
 
     def __init__(self) -> None:
         from rich import progress as rich
@@ -115,7 +94,7 @@ class Bars(AbstractContextManager["Bars"]):
             rich.TimeRemainingColumn(),
             rich.TextColumn("{task.fields[note]}"),
             console=Console(stderr=True),
-            # what is printed meanwhile goes above the bars, but stays in a file or a pipe
+            # Text that is printed meanwhile goes above the bars, but stays in a file or a pipe.
             redirect_stdout=sys.stdout is not None and sys.stdout.isatty(),
         )
         self.task: Any = None
@@ -137,7 +116,7 @@ class Bars(AbstractContextManager["Bars"]):
 
 
 def progress_of(progress: Progress | str | None, *, short: bool = False) -> Progress:
-    """The receiver that ``progress`` stands for; ``short`` if the work is so as a rule."""
+    """Return the receiver that ``progress`` stands for; ``short`` work is over in a moment."""
     if progress is None:
         return Silent()
     if not isinstance(progress, str):
@@ -147,4 +126,4 @@ def progress_of(progress: Progress | str | None, *, short: bool = False) -> Prog
     watched = sys.stderr is not None and sys.stderr.isatty()  # None if it was closed
     if not watched:
         return Silent()
-    return Patient() if short else Lines(every=30.0)
+    return Lines(every=2.0, patience=2.0) if short else Lines(every=30.0)

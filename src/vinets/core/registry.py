@@ -1,4 +1,4 @@
-"""Things by name that anyone can add to, from inside the package or from outside.
+"""Register things by name, from inside the package or from outside.
 
 An entry is known as soon as the module that adds it is imported. Modules of a package are
 imported by :meth:`Registry.discover` when a name is first asked for, so that a new file is all
@@ -33,7 +33,7 @@ class Registry(Mapping[str, T], Generic[T]):
     Parameters
     ----------
     what : str
-        What an entry is, for complaints: "head", "oracle".
+        Noun for an entry in messages: "head", "oracle".
     package : str or None, default=None
         Package whose modules add the entries; they are imported when first needed.
 
@@ -58,7 +58,7 @@ class Registry(Mapping[str, T], Generic[T]):
         same = getattr(known, "__qualname__", known) == getattr(entry, "__qualname__", entry)
         if known is not entry and not same:
             raise ValueError(f"There is a {self.what} {name!r} already: {known!r}.")
-        self._entries[name] = entry  # a class that was defined again, in a notebook for one
+        self._entries[name] = entry  # perhaps a class that was defined again, in a notebook
 
     def discover(self) -> None:
         """Import the modules that add entries."""

@@ -38,7 +38,7 @@ COPY_BYTES = 64 << 20  # bytes that are copied at once, from a device or out of 
 
 
 class Form(NamedTuple):
-    """Dtype and shape of a tensor, from the header of its file."""
+    """Dtype and shape of a tensor, as the header of its file has them."""
 
     dtype: torch.dtype
     shape: tuple[int, ...]
@@ -58,7 +58,7 @@ class Header(NamedTuple):
 
 @contextmanager
 def _opened(path: str | Path, inside: str | Path | None) -> Iterator[tuple[Any, Header]]:
-    """Open a file whose header is sound; what is none is refused in one sentence."""
+    """Open a file whose header is sound; any other file is refused in one sentence."""
     if not Path(path).is_file():
         raise FileNotFoundError(f"{path} does not exist or is not a file.")
     try:
@@ -72,21 +72,18 @@ def _opened(path: str | Path, inside: str | Path | None) -> Iterator[tuple[Any, 
         with safe_open(str(path), framework="pt") as opened:
             forms = {}
             for name in opened.keys():  # noqa: SIM118 - it is no dict
-                told = opened.get_slice(name)
-                dtype, shape = told.get_dtype(), tuple(told.get_shape())
+                part = opened.get_slice(name)
+                dtype, shape = part.get_dtype(), tuple(part.get_shape())
                 if dtype not in DTYPES:
-                    known = ", ".join(DTYPES)
-                    raise ValueError(
-                        f"the tensor {name!r} has the dtype {dtype!r}, none of {known}"
-                    )
+                    text = f"the tensor {name!r} has the dtype {dtype!r}, none of "
+                    raise ValueError(text + ", ".join(DTYPES))
                 if len(shape) > MAX_AXES:
                     raise ValueError(f"the tensor {name!r} has more than {MAX_AXES} axes")
                 forms[name] = Form(DTYPES[dtype], shape)
             yield opened, Header(forms, opened.metadata() or {})
     except (SafetensorError, ValueError, OSError) as error:
-        raise ValueError(
-            f"{path} is not a readable safetensors file: {reason_of(error)}."
-        ) from None
+        text = f"{path} is not a readable safetensors file: {reason_of(error)}."
+        raise ValueError(text) from None
 
 
 def read_header(path: str | Path, *, inside: str | Path | None = None) -> Header:
@@ -144,10 +141,10 @@ def fingerprint(tensors: Iterable[Tensor]) -> str:
     >>> fingerprint([torch.tensor([1, 2])]) == fingerprint([torch.tensor([2, 1])])
     False
     """
-    found = hashlib.sha256()
+    hashed = hashlib.sha256()
     for tensor in tensors:
-        _feed(found, tensor)
-    return found.hexdigest()[:16]
+        _feed(hashed, tensor)
+    return hashed.hexdigest()[:16]
 
 
 def digest(named: Iterable[tuple[str, Tensor]], facts: Any = None) -> str:
@@ -161,16 +158,16 @@ def digest(named: Iterable[tuple[str, Tensor]], facts: Any = None) -> str:
     >>> digest([("x", flat)]) == digest([("x", flat.view(2, 3))])
     False
     """
-    # sha256 is the fastest, because current processors have instructions of its own.
-    found = hashlib.sha256(json.dumps([FORMAT, facts], sort_keys=True).encode())
+    # sha256 is the fastest, because current processors have instructions for it.
+    hashed = hashlib.sha256(json.dumps([FORMAT, facts], sort_keys=True).encode())
     for name, tensor in named:
-        found.update(json.dumps([name, str(tensor.dtype), list(tensor.shape)]).encode())
-        _feed(found, tensor)
-    return found.hexdigest()[:32]
+        hashed.update(json.dumps([name, str(tensor.dtype), list(tensor.shape)]).encode())
+        _feed(hashed, tensor)
+    return hashed.hexdigest()[:32]
 
 
-def _feed(found: Any, tensor: Tensor) -> None:
-    """Add the bytes of a tensor, block by block where they have to be copied."""
+def _feed(hashed: Any, tensor: Tensor) -> None:
+    """Add the bytes of a tensor to a hash, block by block where they have to be copied."""
     flat = tensor.detach().reshape(-1)  # a view of what is contiguous
     for part in flat.split(max(1, COPY_BYTES // flat.element_size())):
-        found.update(part.contiguous().cpu().view(torch.uint8).numpy().data)
+        hashed.update(part.contiguous().cpu().view(torch.uint8).numpy().data)

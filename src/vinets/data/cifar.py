@@ -1,6 +1,6 @@
-"""CIFAR-10 and CIFAR-100 in the layouts in which they are handed round.
+"""Read CIFAR-10 and CIFAR-100 from the official archives, or from lossless WebP sheets.
 
-These are the official archives, binary and pickled, and lossless WebP sheets: a folder holds
+The archives are binary or pickled. A folder of sheets holds
 ``train_000.webp``, ``train_001.webp`` and so on with ``train_labels.npy``, and the same for
 ``test``. A sheet is a grid of 25 columns of 32 x 32 images, read row by row; a full one has 40
 rows.
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable
+from functools import partial
 from io import BytesIO
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -53,7 +54,7 @@ UINT8 = ("u1", "|u1", b"u1", b"|u1")
 
 
 class Layout(NamedTuple):
-    """An archive; sheets name no files."""
+    """Names of the files of an archive; sheets name none."""
 
     data: str
     folder: str
@@ -243,11 +244,9 @@ class _Array:
             self.values = flat.reshape(state[1], order="F" if state[3] is True else "C")
 
 
-def _push_list_of(count: int) -> Callable[[Any], None]:
-    def push(reader: Any) -> None:
-        reader.stack[-count:] = [reader.stack[-count:]]
-
-    return push
+def _push_list(reader: Any, count: int) -> None:
+    """Let one list take the place of so many values on the stack."""
+    reader.stack[-count:] = [reader.stack[-count:]]
 
 
 class _Unpickler(pickle._Unpickler):
@@ -261,9 +260,9 @@ class _Unpickler(pickle._Unpickler):
     dispatch = pickle._Unpickler.dispatch | {
         pickle.EMPTY_TUPLE[0]: pickle._Unpickler.dispatch[pickle.EMPTY_LIST[0]],
         pickle.TUPLE[0]: pickle._Unpickler.dispatch[pickle.LIST[0]],
-        pickle.TUPLE1[0]: _push_list_of(1),
-        pickle.TUPLE2[0]: _push_list_of(2),
-        pickle.TUPLE3[0]: _push_list_of(3),
+        pickle.TUPLE1[0]: partial(_push_list, count=1),
+        pickle.TUPLE2[0]: partial(_push_list, count=2),
+        pickle.TUPLE3[0]: partial(_push_list, count=3),
     }
 
     def __init__(self, content: bytes) -> None:
@@ -311,7 +310,7 @@ def _read_sheets(folder: Path, part: str, name: str) -> Pair:
 
 
 def _sheet_labels(folder: Path, part: str) -> Tensor:
-    """Read the labels (N,) of ``part``; of several columns, from coarse to fine, the last."""
+    """Read the labels (N,) of ``part``, the last of several columns, from coarse to fine."""
     path = folder / f"{part}_labels.npy"
     labels = read_array(path)
     columns = labels.ndim == 2 and labels.shape[1] > 0

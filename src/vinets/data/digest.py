@@ -1,11 +1,10 @@
-"""Digests of data: of every example and label in their order, or of examples in any order."""
+"""Tell data apart by digests of every example and label, in their order or in any."""
 
 from __future__ import annotations
 
 import hashlib
 import random
 from collections.abc import Iterator
-from contextlib import contextmanager
 from itertools import chain
 from weakref import WeakKeyDictionary
 
@@ -107,26 +106,20 @@ def _parts(source: Source) -> Iterator[Inputs]:
     """
     if isinstance(source, ImageSource):  # whatever normalises them later
         yield source.images
-    else:
-        with _fixed_draws():
-            for inputs, _ in source.batches(EXAMPLES_AT_ONCE):
-                yield inputs
-
-
-def _named(inputs: Inputs) -> list[tuple[str, Tensor]]:
-    return [("", inputs)] if isinstance(inputs, Tensor) else sorted(inputs.items())
-
-
-@contextmanager
-def _fixed_draws() -> Iterator[None]:
-    """Start the global draws, which data sets may use, from a fixed state; restore them after."""
+        return
+    # Data sets may draw from the global generators, which are restored afterwards.
     states = random.getstate(), np.random.get_state()  # noqa: NPY002
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         random.seed(0)
-        np.random.seed(0)  # noqa: NPY002 - the one that data sets draw from
+        np.random.seed(0)  # noqa: NPY002
         try:
-            yield
+            for inputs, _ in source.batches(EXAMPLES_AT_ONCE):
+                yield inputs
         finally:
             random.setstate(states[0])
             np.random.set_state(states[1])  # noqa: NPY002
+
+
+def _named(inputs: Inputs) -> list[tuple[str, Tensor]]:
+    return [("", inputs)] if isinstance(inputs, Tensor) else sorted(inputs.items())

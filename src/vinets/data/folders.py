@@ -1,8 +1,8 @@
-"""Images in files, one folder for each class."""
+"""Read data sets of image files, one folder for each class."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +42,6 @@ def image_folder(
     test_share: float = 0.2,
     augmentation: Augmentation | None = None,
     memory_limit: int = 8 * 2**30,
-    progress: Callable[[int, int], None] | None = None,
 ) -> DataSplit:
     """Read image files, one folder for each class.
 
@@ -60,8 +59,6 @@ def image_folder(
         None takes :meth:`Augmentation.for_size`: crops, and no flips.
     memory_limit : int, default=8 GiB
         Most bytes that the pixels may take.
-    progress : callable or None, default=None
-        Called as ``progress(done, total)`` after every image.
     """
     roots = _roots(Path(directory))
     classes = tuple(name for name in _folders(roots[0]) if any(_image_files(roots[0] / name)))
@@ -93,8 +90,6 @@ def image_folder(
     )
     for i, pixels in enumerate(reading):
         images[i] = torch.from_numpy(pixels)
-        if progress is not None:
-            progress(i + 1, len(paths))
     train = images[: len(files[0])], labels[0]
     if len(roots) == 2:
         test = images[len(files[0]) :], labels[1]

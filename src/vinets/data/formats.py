@@ -1,4 +1,4 @@
-"""Data sets written in one string, as on a command line: one class a format."""
+"""Load data sets that are written in one string, as on a command line: one class a format."""
 
 from __future__ import annotations
 

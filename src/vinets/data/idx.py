@@ -1,4 +1,4 @@
-"""MNIST, Fashion-MNIST and other grey images in IDX files, gzipped or not.
+"""Read MNIST, Fashion-MNIST and other grey images from IDX files, gzipped or not.
 
 An IDX file begins with two zero bytes, the type of its numbers, the count of its axes and, as
 big-endian integers, their lengths; the numbers follow.

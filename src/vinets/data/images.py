@@ -1,4 +1,4 @@
-"""Images read from files, kept in memory as bytes, augmented and normalised by the batch."""
+"""Read images from files, keep them as bytes, augment and normalise them by the batch."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ MODES = {1: "L", 3: "RGB"}
 
 @dataclass(frozen=True)
 class Preprocessing:
-    r"""The way from pixels to inputs: :math:`(x / 255 - \mu_c) / \sigma_c` in channel c."""
+    r"""Normalisation of pixels: :math:`(x / 255 - \mu_c) / \sigma_c` in channel c."""
 
     channels: int  # 1 for grey, 3 for red, green and blue
     size: tuple[int, int]  # height and width that read() gives
@@ -52,10 +52,10 @@ class Preprocessing:
             raise parameter_error("Preprocessing", "size", "a pair (height, width)", self.size)
         for side in self.size:
             positive_int("Preprocessing", "size", side)
+        accepted = f"a tuple of {self.channels} finite floats, one per channel"
         for name, values in (("mean", self.mean), ("std", self.std)):
             sound = isinstance(values, tuple) and len(values) == self.channels
             if not sound or not all(isinstance(v, Real) and math.isfinite(v) for v in values):
-                accepted = f"a tuple of {self.channels} finite floats, one per channel"
                 raise parameter_error("Preprocessing", name, accepted, values)
         if min(self.std) <= 0:
             raise parameter_error("Preprocessing", "std", "positive", self.std)
@@ -198,33 +198,19 @@ class ImageSource(CheckedSource):
 
     def to(self, device: torch.device | str) -> ImageSource:
         """Return the source with its images on ``device``; labels stay on the CPU."""
-        return self._with(self.images.to(device), self.labels)
+        return self.changed(images=self.images.to(device))
 
-    def changed(
-        self,
-        *,
-        preprocessing: Preprocessing | None = None,
-        augmentation: Augmentation | None = None,
-    ) -> ImageSource:
-        """Return the same images, normalised or augmented in another way."""
-        return self._with(self.images, self.labels, preprocessing, augmentation)
+    def changed(self, **parts: Any) -> ImageSource:
+        """Return a source with other images, labels, preprocessing or augmentation."""
+        names = ("images", "labels", "classes", "preprocessing", "augmentation")
+        return ImageSource(**{name: getattr(self, name) for name in names} | parts)
 
     def _subset(self, index: Tensor) -> ImageSource:
-        return self._with(self.images[index.to(self.images.device)], self.labels[index])
-
-    def _with(
-        self,
-        images: Tensor,
-        labels: Tensor,
-        preprocessing: Preprocessing | None = None,
-        augmentation: Augmentation | None = None,
-    ) -> ImageSource:
-        preprocessing = preprocessing or self.preprocessing
-        augmentation = augmentation or self.augmentation
-        return ImageSource(images, labels, self.classes, preprocessing, augmentation)
+        images = self.images[index.to(self.images.device)]
+        return self.changed(images=images, labels=self.labels[index])
 
     def _batches(self, chunks: Indices, augment: torch.Generator | None, device: Device) -> Batches:
-        # The draws are made now, because the pass begins when the first batch is asked for.
+        # Drawn here, because the generator below begins when the first batch is asked for.
         draws = None
         if augment is not None and self.augmentation is not None and chunks:
             draws = self.augmentation.draw(sum(map(len, chunks)), augment).to(device)

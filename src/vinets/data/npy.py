@@ -1,4 +1,4 @@
-"""Inputs and labels in ``.npy`` files."""
+"""Read inputs and labels from ``.npy`` files."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def npy_pair(
             f"Got {_kind(test[0])} and {_kind(train[0])}."
         )
     name = Path(inputs).stem
-    if train[0].dtype == torch.uint8:  # bytes are images, all else was made float32
+    if train[0].dtype == torch.uint8:  # bytes are images; everything else became float32
         return image_split(name, train, test, augmentation=augmentation)
     training = TensorSource(*train)
     return DataSplit(name, training, TensorSource(*test, training.classes))

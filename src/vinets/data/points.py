@@ -1,4 +1,4 @@
-"""Points from a table: CSV with or without a header, or a ``.npy`` array."""
+"""Read points from a table: CSV with or without a header, or a ``.npy`` array."""
 
 from __future__ import annotations
 
@@ -94,9 +94,8 @@ def _table(path: Path) -> tuple[list[str] | None, list[tuple[int, list[str]]]]:
     try:
         # Spreadsheets begin a file with a mark.
         text = read_bytes(path, MAX_TABLE_BYTES).decode("utf-8-sig")
-        head = text.partition("\n")[0]
-        # The first line tells which it is; without any, it is a comma.
-        delimiter = max(DELIMITERS, key=head.count)
+        # The most frequent one of the first line; without any, a comma.
+        delimiter = max(DELIMITERS, key=text.partition("\n")[0].count)
         reader = csv.reader(io.StringIO(text), delimiter=delimiter)
         rows = [(reader.line_num, row) for row in reader if any(cell.strip() for cell in row)]
     except (UnicodeDecodeError, csv.Error) as error:

@@ -1,4 +1,4 @@
-"""Examples with labels: what a source of them can do, and seeded draws class by class.
+"""Define what a source of labelled examples can do, and draw from its classes with a seed.
 
 A :class:`Source` gives batches in any order, as often as asked. Everything random is drawn from
 generators or seeds that the caller passes.

@@ -1,4 +1,4 @@
-"""Examples that lie in memory or that a torch data set gives, and one entry for all of them."""
+"""Make sources of tensors, arrays, data sets and loaders, and split them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Made-up data: manifolds with known equations, points like latents, images of no class."""
+"""Draw synthetic data: manifolds with known equations, points like latents, images of no class."""
 
 from __future__ import annotations
 

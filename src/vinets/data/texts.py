@@ -1,4 +1,4 @@
-"""Labelled texts in tab-separated files, as indices of their words."""
+"""Read labelled texts from tab-separated files, as indices of their words."""
 
 from __future__ import annotations
 
@@ -47,10 +47,16 @@ def text_folder(
     labels of the training part in alphabetical order.
     """
     folder = Path(directory)
-    train, test = (_Lines(folder / f"{part}.tsv") for part in ("train", "test"))
+    paths = [folder / f"{part}.tsv" for part in ("train", "test")]
+    for path in paths:
+        if not path.is_file():
+            raise FileNotFoundError(
+                f"{path} is missing. A folder of texts must hold train.tsv and test.tsv, with a "
+                "label, a tab and a text in every line."
+            )
     counts: Counter[str] = Counter()
     labels = set()
-    for label, words in train:
+    for label, words in _lines(paths[0]):
         counts.update(words)
         labels.add(label)
     # Equally frequent words are taken in the order of the alphabet.
@@ -58,49 +64,39 @@ def text_folder(
     numbers = {word: number for number, word in enumerate(frequent, 1)}
     places = {label: place for place, label in enumerate(sorted(labels))}
     sources = []
-    for lines in (train, test):
+    for path in paths:
         rows, targets = [], []
-        for label, words in lines:
+        for label, words in _lines(path):
             if label not in places:
                 raise ValueError(
-                    f"{lines.path} must have the labels of train.tsv ({len(places)} of them). Got "
+                    f"{path} must have the labels of train.tsv ({len(places)} of them). Got "
                     f"{reprlib.repr(label)} instead."
                 )
             read = [numbers.get(word, 0) for word in words[:length]] or [0]
             rows.append((read * -(-length // len(read)))[:length])
             targets.append(places[label])
         if not rows:
-            raise ValueError(f"{lines.path} must hold at least one line of label, tab and text.")
+            raise ValueError(f"{path} must hold at least one line of label, tab and text.")
         sources.append(TensorSource(torch.tensor(rows), targets, tuple(places)))
     return DataSplit(folder.resolve().name, train=sources[0], test=sources[1])
 
 
-class _Lines:
-    """Label and words of every line of a file, as often as asked; empty lines do not count."""
-
-    def __init__(self, path: Path) -> None:
-        if not path.is_file():
-            raise FileNotFoundError(
-                f"{path} is missing. A folder of texts must hold train.tsv and test.tsv, with a "
-                "label, a tab and a text in every line."
-            )
-        self.path = path
-
-    def __iter__(self) -> Iterator[tuple[str, list[str]]]:
-        with (
-            open_regular(self.path) as opened,
-            named(self.path),
-            TextIOWrapper(opened, encoding="utf-8", errors="replace") as file,
-        ):
-            number = 0
-            while line := file.readline(MAX_LINE_CHARACTERS):
-                number += 1
-                if not line.strip():
-                    continue
-                label, tab, text = line.rstrip("\n").partition("\t")
-                if not tab or not label or (len(line) == MAX_LINE_CHARACTERS and line[-1] != "\n"):
-                    raise ValueError(
-                        f"Line {number} of {self.path} must be a label, a tab and a text, in fewer "
-                        f"than {MAX_LINE_CHARACTERS:,} characters. Got {line[:40]!r} instead."
-                    )
-                yield label, WORD.findall(text.lower())
+def _lines(path: Path) -> Iterator[tuple[str, list[str]]]:
+    """Give label and words of every line of a file; empty lines do not count."""
+    with (
+        open_regular(path) as opened,
+        named(path),
+        TextIOWrapper(opened, encoding="utf-8", errors="replace") as file,
+    ):
+        number = 0
+        while line := file.readline(MAX_LINE_CHARACTERS):
+            number += 1
+            if not line.strip():
+                continue
+            label, tab, text = line.rstrip("\n").partition("\t")
+            if not tab or not label or (len(line) == MAX_LINE_CHARACTERS and line[-1] != "\n"):
+                raise ValueError(
+                    f"Line {number} of {path} must be a label, a tab and a text, in fewer than "
+                    f"{MAX_LINE_CHARACTERS:,} characters. Got {line[:40]!r} instead."
+                )
+            yield label, WORD.findall(text.lower())

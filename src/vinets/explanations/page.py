@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from vinets.core.palette import GREY, INK, color_of
 from vinets.explanations.explain import Contribution, Explanation
+from vinets.report.figures import GREY, INK, color_of
 from vinets.report.formats import number
 from vinets.report.values import (
     Beside,

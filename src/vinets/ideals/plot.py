@@ -15,8 +15,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from vinets.algebra.compositions import CompositionSet
 from vinets.algebra.polynomials import PolynomialSet
-from vinets.core.palette import INK, color_of
 from vinets.ideals.classwise import ClassIdeals
+from vinets.report.figures import INK, color_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

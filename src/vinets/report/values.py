@@ -175,7 +175,7 @@ class Series:
     (names of points, such as cuts) and ``std`` (standard deviations of y), where there are any.
     ``marks`` are the positions of the points that get a mark on the line, None for all. Points are
     ``joined`` by a line or not; None leaves that to the kind of the figure. The first series whose
-    name begins with one of :data:`vinets.core.palette.OUR_NAMES` stands out.
+    name begins with one of :data:`vinets.report.figures.OUR_NAMES` stands out.
     """
 
     name: str

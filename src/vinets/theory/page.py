@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from vinets.core.palette import COLORS
+from vinets.report.figures import COLORS
 from vinets.report.formats import number
 from vinets.report.values import (
     Axis,
