@@ -287,7 +287,7 @@ def _exported(top: Path) -> Iterator[Reader]:
         import onnxruntime  # noqa: F401
     except ImportError:
         return
-    from vinets.networks.exported import open_exported
+    from vinets.networks.formats import open_exported
 
     helper, proto = onnx.helper, onnx.TensorProto
     node = helper.make_node("MatMul", ["input", "w"], ["logits"])
