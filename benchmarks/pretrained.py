@@ -51,10 +51,8 @@ from vinets.heads.vanishing import GeneratorOptions
 from vinets.measure import evaluate, flops, machine, measure_speed, sizes
 from vinets.models import PRESETS
 from vinets.models.presets import SIZES
-from vinets.networks.files import CONFIG
-from vinets.networks.files import WEIGHTS as MODEL
+from vinets.networks.files import CONFIG, MODEL, WEIGHTS, read_uncut
 from vinets.networks.network import CutNetwork
-from vinets.networks.uncut import WEIGHTS, read_uncut
 from vinets.runs.compare import UNCUT, compare_heads, head_trials
 from vinets.runs.scratch import expectation, train_into
 from vinets.runs.setup import Origin, Setup, SetupFiles

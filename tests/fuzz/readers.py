@@ -35,7 +35,7 @@ from vinets.models import digits_cnn, load_weights, save_weights, source_of
 from vinets.models.records import sketch
 from vinets.networks import CutNetwork
 from vinets.networks.build import baselines, build
-from vinets.networks.uncut import UncutNetwork, read_uncut, write_uncut
+from vinets.networks.files import UncutNetwork, read_uncut, write_uncut
 from vinets.paper.page import read_results, results_page
 from vinets.report.html import html
 from vinets.runs.store import Store
