@@ -38,7 +38,8 @@ from vinets.heads.polynomial import PolynomialHead
 from vinets.heads.units import UnitsHead
 from vinets.latent import LatentReader, truncate
 from vinets.measure import flops, measure_speed
-from vinets.models import PRESETS, create_model
+from vinets.models import create_model
+from vinets.models.networks import SIZES
 from vinets.networks import CutNetwork, Record
 
 CUTS = (
@@ -52,7 +53,7 @@ CUTS = (
 HEADS: dict[str, Callable[[tuple[int, int], int], Head]] = {
     "best": products_head,
     "best, sizes": lambda shape, k: products_head(shape, k, VARIANT_PARAMETERS),
-    "paper": lambda shape, k: vanishing_head(shape, k, PRESETS["VI-Net18-Tiny"]),
+    "paper": lambda shape, k: vanishing_head(shape, k, SIZES["resnet18"]),
     "paper, local": lambda shape, k: local_head(shape, k),
 }
 POOLED = "pooled"

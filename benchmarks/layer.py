@@ -11,7 +11,9 @@ forward passes.
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from statistics import median
+from typing import Any
 
 import numpy as np
 import torch
@@ -29,7 +31,8 @@ from vinets.latent import LatentReader, truncate
 from vinets.latent.pca import Projection
 from vinets.latent.rescale import Rescale
 from vinets.measure import flops
-from vinets.models import PRESETS, Preset, create_model
+from vinets.models import PRESETS, create_model
+from vinets.models.networks import SIZES
 from vinets.networks import CutNetwork, Record
 from vinets.networks.network import network_of
 
@@ -38,22 +41,22 @@ LOCAL = 510  # polynomials of the local heads
 
 
 def network(name: str) -> CutNetwork:
-    preset = PRESETS[name]
-    model = create_model(preset.backbone, 10)
+    kind, cut = PRESETS[name]
+    model = create_model(kind, 10)
     images = torch.randn(1, 3, 32, 32)
-    backbone, reader = truncate(model, preset.cut, images), LatentReader()
+    backbone, reader = truncate(model, cut, images), LatentReader()
     with torch.no_grad():
         _, channels, positions = reader(backbone(images)).shape
-    head = vanishing_head((channels, positions), 10, preset)
-    record = Record(preset.cut, {"": {"shape": [3, 32, 32], "dtype": "float32"}})
+    head = vanishing_head((channels, positions), 10, SIZES[kind])
+    record = Record(cut, {"": {"shape": [3, 32, 32], "dtype": "float32"}})
     return network_of(backbone, reader, head, record).folded()
 
 
-def vanishing_head(shape: tuple[int, int], classes: int, preset: Preset) -> VanishingHead:
+def vanishing_head(shape: tuple[int, int], classes: int, sizes: Mapping[str, Any]) -> VanishingHead:
     """The paper's head, with random monomials and coefficients."""
-    features, n = shape[0] * shape[1], preset.components
-    like = TermSet(n, (np.zeros((0, 0), np.int64), np.zeros((preset.monomials, 1), np.int64)))
-    layer = PolynomialLayer(random_terms(like), classes * preset.generators_per_class)
+    features, n = shape[0] * shape[1], sizes["components"]
+    like = TermSet(n, (np.zeros((0, 0), np.int64), np.zeros((sizes["monomials"], 1), np.int64)))
+    layer = PolynomialLayer(random_terms(like), classes * sizes["keep"])
     return VanishingHead(
         Rescale(torch.zeros(features), torch.ones(features)),
         Projection(torch.randn(n, features) / features**0.5, torch.zeros(n)),

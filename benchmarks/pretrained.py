@@ -50,11 +50,9 @@ from vinets.heads.class_sizes import measure_vanishing
 from vinets.heads.vanishing import GeneratorOptions
 from vinets.measure import evaluate, flops, machine, measure_speed, sizes
 from vinets.models import PRESETS
-from vinets.models.presets import SIZES
-from vinets.networks.files import CONFIG
-from vinets.networks.files import WEIGHTS as MODEL
+from vinets.models.networks import SIZES
+from vinets.networks.files import CONFIG, MODEL, WEIGHTS, read_uncut
 from vinets.networks.network import CutNetwork
-from vinets.networks.uncut import WEIGHTS, read_uncut
 from vinets.runs.compare import UNCUT, compare_heads, head_trials
 from vinets.runs.scratch import expectation, train_into
 from vinets.runs.setup import Origin, Setup, SetupFiles
@@ -102,7 +100,7 @@ NETWORKS = {
         CIFAR,
     ),
     "resnet18-cifar10-products": Made(
-        "cifar10-resnet18", variant(PRESETS["VI-Net18-Tiny"], 0), CIFAR
+        "cifar10-resnet18", variant(*PRESETS["VI-Net18-Tiny"], 0), CIFAR
     ),
     "resnet18-cifar10-products-small": Made(
         "cifar10-resnet18", _early("resnet18", "layer2.0.bn2"), CIFAR

@@ -27,8 +27,8 @@ EXAMPLE = torch.randn(BATCH, 3, 32, 32)
 
 
 def networks(name: str) -> dict[str, nn.Module]:
-    preset = PRESETS[name]
-    backbone = truncate(create_model(preset.backbone, 10), preset.cut, EXAMPLE[:1])
+    kind, cut = PRESETS[name]
+    backbone = truncate(create_model(kind, 10), cut, EXAMPLE[:1])
     reader = LatentReader()
     with torch.no_grad():
         _, channels, positions = reader(backbone(EXAMPLE[:1])).shape
@@ -39,7 +39,7 @@ def networks(name: str) -> dict[str, nn.Module]:
         "MLP": MLPHead.matched(channels * positions, 10, parameters=size),
         "linear, flat": LinearHead(channels * positions, 10),
     }
-    record = Record(preset.cut, {})
+    record = Record(cut, {})
     made = {
         head: CutNetwork(backbone, reader, module, record).folded()
         for head, module in heads.items()

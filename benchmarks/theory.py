@@ -37,6 +37,7 @@ from vinets.data.source import Source
 from vinets.heads import VanishingHead
 from vinets.measure import evaluate, intrinsic_dimension
 from vinets.models import PRESETS, create_model, digits_cnn, load_weights
+from vinets.models.networks import SIZES
 from vinets.theory import Complexity, Study, polynomial_bounds, study
 from vinets.theory.complexity import spectral_complexity
 from vinets.theory.inex import inex, subsets
@@ -75,15 +76,15 @@ COLOURS = ("#0072b2", "#d55e00", "#009e73")
 
 def trained(model: nn.Module, name: str, data: Source, per_class: int) -> tuple[VINet, float]:
     """A preset's VI-Net, trained a little, and tau of its polynomials before the training."""
-    preset = PRESETS[name]
+    kind, cut = PRESETS[name]
     net, _ = build(
         model,
         data,
-        preset.cut,
+        cut,
         normalization="unit",
-        components=preset.components,
-        keep=preset.generators_per_class,
-        monomials=preset.monomials,
+        components=SIZES[kind]["components"],
+        keep=SIZES[kind]["keep"],
+        monomials=SIZES[kind]["monomials"],
         per_class=per_class,
         reuse=False,
         progress=None,
@@ -116,8 +117,8 @@ class Examined:
 
 
 def examined(weights: Path, spec: str, file: str, name: str, classes: int, count: int) -> Examined:
-    preset, data = PRESETS[name], load_data(spec)
-    model = create_model(preset.backbone, classes).eval()
+    (kind, cut), data = PRESETS[name], load_data(spec)
+    model = create_model(kind, classes).eval()
     load_weights(model, weights / f"{file}.safetensors")
     example = data.train.example()
     assert isinstance(example, Tensor)
@@ -128,10 +129,10 @@ def examined(weights: Path, spec: str, file: str, name: str, classes: int, count
     accuracies = [
         evaluate(each, tests.batches(256), device="cpu").accuracy for each in (model, net)
     ]
-    found = study(model, preset.cut, example, network=net, batches=lambda: some.batches(256))
-    bare = study(model, preset.cut, example, components=preset.components)
+    found = study(model, cut, example, network=net, batches=lambda: some.batches(256))
+    bare = study(model, cut, example, components=SIZES[kind]["components"])
     times, (before, after) = (seconds, seconds_cut), accuracies
-    return Examined(name, preset.backbone, found, bare, times, (before, after), tau)
+    return Examined(name, kind, found, bare, times, (before, after), tau)
 
 
 def timed(run: Callable[[], Any]) -> float:

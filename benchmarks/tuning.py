@@ -39,7 +39,7 @@ from vinets.core.settings import BACKBONE, SMALL, LatentOptions, TrainingOptions
 from vinets.data import DataSplit, ImageSource, load_data
 from vinets.data.sources import split_source
 from vinets.heads import HEADS as KINDS
-from vinets.models import PRESETS, Preset, create_model, save_weights
+from vinets.models import PRESETS, create_model, save_weights
 from vinets.runs.run import run_trials
 from vinets.runs.setup import SetupFiles, wrong_answers
 from vinets.runs.store import Store
@@ -213,7 +213,7 @@ def vinet() -> list[Trial]:
 
 def variants(head: str = "products", seeds: int = 3) -> list[Trial]:
     """A head, products by default, behind the eight cuts of the paper."""
-    return [variant(preset, seed, head) for seed in range(seeds) for preset in PRESETS.values()]
+    return [variant(*place, seed, head) for seed in range(seeds) for place in PRESETS.values()]
 
 
 # With this size, all networks have fewer parameters than the paper's VI-Nets. Held-out images ask
@@ -223,9 +223,8 @@ VARIANT_SIZES = {("resnet18", "layer2.1.bn2"): {"parameters": 500_000, "factors"
 VARIANT_TEMPERATURES = {("resnet18", "layer2.1.bn2"): 4.0}
 
 
-def variant(preset: Preset, seed: int, head: str = "products") -> Trial:
+def variant(network: str, cut: str, seed: int, head: str = "products") -> Trial:
     """One of them."""
-    network, cut = preset.backbone, preset.cut
     recipe = recipe_of(network, cut, head)
     trial = START.change(network=network, cut=cut, recipe=recipe, seed=seed)
     own = VARIANT_SIZES.get((network, cut), {}) if head == "products" else {}

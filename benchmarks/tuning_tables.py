@@ -97,23 +97,23 @@ def variant_table(folder: Path) -> tuple[Table, dict[str, Any]]:
         Column("delta", "Δ to uncut", "+.2f"),
     )
     store, rows, machine = Store(folder), [], {}
-    for name, preset in PRESETS.items():
-        place = (preset.backbone, preset.cut)
+    for name, place in PRESETS.items():
+        network, cut = place
         planned = (trial for trial in variants() if (trial.network, trial.cut) == place)
         if not (values := _over_seeds(store, planned)):
             continue
         machine, theirs = values["machine"], VARIANTS[name]
         size = name.split("-")[-1].lower()
-        row = values | {"network": name, "size": size, "cut": preset.cut}
+        row = values | {"network": name, "size": size, "cut": cut}
         row["total"] = values["parameters"] / 1e6
-        uncut = UNCUT[preset.backbone]["accuracy"]
+        uncut = UNCUT[network]["accuracy"]
         paper = {
             "total": theirs["total"],
             "accuracy": theirs["accuracy"],
             "uncut": uncut,
             "delta": theirs["accuracy"] - uncut,
         }
-        rows.append(Row(row, paper, TITLES[preset.backbone]))
+        rows.append(Row(row, paper, TITLES[network]))
     return Table("variants", "Products at the paper's cuts", columns, tuple(rows)), machine
 
 

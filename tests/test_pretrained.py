@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -57,6 +59,31 @@ def test_the_picture_is_a_test_image_that_is_recognised():
     batch = opened.preprocessing.read(pretrained.example(DIGITS))
     assert torch.equal(batch, test.preprocessing(test.images[:1]))
     assert opened.network(batch).argmax().item() == test.labels[0]
+
+
+# What Windows and macOS lack, and what takes longer to import than a prediction does.
+PREDICT = """
+import sys
+for missing in ("resource", "fcntl", "triton"):
+    sys.modules[missing] = None
+from vinets.__main__ import main
+try:
+    main()
+except SystemExit as end:
+    assert not end.code
+slow = {"scipy", "sklearn", "sympy", "torch._dynamo"} & sys.modules.keys()
+assert not slow, f"predict imports {slow}"
+"""
+
+
+def test_a_prediction_needs_no_modules_of_one_system_and_none_that_are_slow():
+    pytest.importorskip("PIL.Image")
+    words = ["predict", "vinets/digits-cnn-vinet", str(pretrained.example(DIGITS))]
+    told = subprocess.run(
+        [sys.executable, "-c", PREDICT, *words], capture_output=True, text=True, timeout=120
+    )
+    assert told.returncode == 0, told.stderr
+    assert "100.00%" in told.stdout
 
 
 @pytest.mark.parametrize("file", ["config.json", "model.safetensors", "example.png"])

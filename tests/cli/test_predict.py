@@ -8,7 +8,7 @@ import torch
 
 from vinets import pretrained
 from vinets.data import digits
-from vinets.networks.uncut import read_uncut, write_uncut
+from vinets.networks.files import read_uncut, write_uncut
 from vinets.runs.opening import open_network
 
 

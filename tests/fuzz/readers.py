@@ -37,7 +37,7 @@ from vinets.models import digits_cnn, load_weights, save_weights, source_of
 from vinets.models.records import sketch
 from vinets.networks import CutNetwork
 from vinets.networks.build import baselines, build
-from vinets.networks.uncut import UncutNetwork, read_uncut, write_uncut
+from vinets.networks.files import UncutNetwork, read_uncut, write_uncut
 from vinets.paper.page import read_results, results_page
 from vinets.report.html import html
 from vinets.runs.store import Store
@@ -185,7 +185,7 @@ def _networks(top: Path) -> Iterator[Reader]:
 
 
 def _exported(top: Path, onnx: Any) -> Reader:
-    from vinets.networks.exported import open_exported
+    from vinets.networks.formats import open_exported
 
     helper, proto = onnx.helper, onnx.TensorProto
     node = helper.make_node("MatMul", ["input", "w"], ["logits"])

@@ -31,8 +31,8 @@ def make_networks(uncut: Path) -> dict[str, Any]:
     from vinets.data import digits
     from vinets.heads import DistanceHead
     from vinets.heads.distance_fit import Space, fit_distances
+    from vinets.networks.files import read_uncut
     from vinets.networks.network import network_of
-    from vinets.networks.uncut import read_uncut
 
     (OUT / "networks" / "uncut").mkdir(parents=True)
     for name in ("network.json", "weights.safetensors"):

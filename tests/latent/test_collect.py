@@ -11,14 +11,74 @@ import torch
 from torch import nn
 
 from vinets import collect
-from vinets.data import digits
-from vinets.latent import Latents, collect_latents
-from vinets.models import digits_cnn
+from vinets.latent import LatentStore, collect_latents
 
 IMAGES = torch.randn(37, 1, 6, 6, generator=torch.Generator().manual_seed(0))
 LABELS = torch.arange(37) % 4
+VALUES = torch.randn(23, 2, 3, generator=torch.Generator().manual_seed(0))
+ANSWERS = torch.arange(23) % 3
 ROW = 4 * 3 * 6 * 6  # bytes of a latent
 LIMITS = [0, ROW, 12 * ROW, 37 * ROW - 1, 37 * ROW]  # all but the last need a file
+
+
+@pytest.fixture(params=["whole", "runs", "file", "half"])
+def store(request) -> LatentStore:
+    """The same latents kept in four ways."""
+    if request.param == "whole":
+        return LatentStore.from_tensor(VALUES, ANSWERS)
+    if request.param == "runs":
+        return LatentStore.from_tensor(VALUES.split([1, 0, 9, 13]), ANSWERS)
+    if request.param == "half":
+        return LatentStore.from_tensor(VALUES.half(), ANSWERS)
+    pairs = zip(VALUES.split(4), ANSWERS.split(4), strict=True)
+    return collect_latents(nn.Identity(), pairs, memory_limit=5 * 6 * 4)
+
+
+@pytest.mark.parametrize("size", [None, 1, 4, 5, 23, 100])
+def test_chunks_are_the_rows_in_order(store, size):
+    expected = VALUES.to(store.dtype).float()
+    chunks = list(store.chunks(size))
+    assert torch.equal(torch.cat([z for z, _ in chunks]), expected)
+    assert torch.equal(torch.cat([y for _, y in chunks]), ANSWERS)
+    assert all(z.dtype == torch.float32 and len(z) == len(y) for z, y in chunks)
+    assert {len(z) for z, _ in chunks[:-1]} <= {size}
+    store.memory_limit = 1 << 20
+    assert torch.equal(store.tensor(), expected) and torch.equal(store.labels, ANSWERS)
+    assert len(store) == 23 and store.shape == (2, 3)
+    assert store.nbytes == 23 * 6 * (2 if store.dtype == torch.float16 else 4)
+
+
+def test_default_chunks_hold_about_64_mebibytes():
+    values = torch.zeros(3, 1).expand(3, 9 << 20)  # 36 MiB a row, none of it allocated
+    store = LatentStore.from_tensor(values, torch.zeros(3, dtype=torch.int64))
+    assert [len(z) for z, _ in store.chunks()] == [1, 1, 1]
+
+
+def test_a_tensor_in_memory_is_not_copied_and_a_large_copy_is_refused():
+    assert LatentStore.from_tensor(VALUES, ANSWERS, memory_limit=1).tensor() is VALUES
+    store = LatentStore.from_tensor(VALUES.split(10), ANSWERS, memory_limit=200)
+    with pytest.raises(MemoryError, match=r"all latents .*552 B, more than memory_limit \(200 B\)"):
+        store.tensor()
+
+
+@pytest.mark.parametrize(
+    ("values", "labels", "message"),
+    [
+        (VALUES, ANSWERS[:-1], r"'labels'.*23 integers.*\(22,\)"),
+        (VALUES, ANSWERS.float(), r"'labels'.*float32"),
+        (VALUES[:, 0, 0], ANSWERS, r"'values'.*floats of one shape"),
+        (VALUES.int(), ANSWERS, r"'values'.*int32"),
+        ([VALUES[:3], VALUES[3:].half()], ANSWERS, r"'values'.*float16"),
+        ([VALUES[:3], VALUES[3:, 0]], ANSWERS, r"'values'.*\(20, 3\)"),
+        ([], ANSWERS, r"'values'"),
+    ],
+)
+def test_values_and_labels_that_make_no_store_are_named(values, labels, message):
+    with pytest.raises(ValueError, match=message):
+        LatentStore.from_tensor(values, labels)
+
+
+# --- collected from a network -----------------------------------------------------------------
 
 
 class Counting(nn.Module):
@@ -52,7 +112,6 @@ def test_the_store_holds_what_the_network_says(limit):
     store = collect_latents(Counting(), batches(5), memory_limit=limit)
     assert torch.equal(store.tensor(), expected())
     assert torch.equal(store.labels, LABELS) and store.shape == (108,)
-    assert torch.equal(torch.cat([z for z, _ in store.chunks(7)]), expected())
 
 
 def test_training_flags_and_gradients_are_left_as_they_were():
@@ -178,23 +237,7 @@ class Count:
         self.done += count
 
 
-@pytest.fixture(scope="module")
-def train():
-    return digits().train
-
-
-@pytest.fixture(scope="module")
-def model() -> nn.Module:
-    torch.manual_seed(0)
-    return digits_cnn().eval()
-
-
-@pytest.fixture(scope="module")
-def latents(model, train) -> Latents:
-    return collect(model, train, "relu3", per_class=48, progress=None)
-
-
-def test_latents_are_what_the_cut_network_returns(model, train, latents):
+def test_latents_are_what_the_cut_network_returns(train, latents):
     store = latents.store
     assert len(store) == 600 and store.labels.bincount().tolist() == [60] * 10
     values = store.tensor()
@@ -203,11 +246,8 @@ def test_latents_are_what_the_cut_network_returns(model, train, latents):
     rows = everything.flatten(1)
     for value in values[::97].flatten(1):
         assert ((rows - value).abs().amax(1) < 1e-5).any()
-
-
-def test_four_fifths_of_every_class_are_fitted(latents):
-    labels = latents.store.labels
-    assert [int(latents.fit[labels == k].sum()) for k in range(10)] == [48] * 10
+    # four fifths of every class are fitted
+    assert [int(latents.fit[store.labels == k].sum()) for k in range(10)] == [48] * 10
 
 
 def test_the_record_tells_how_to_make_it_again(latents, train):

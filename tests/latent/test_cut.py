@@ -153,11 +153,11 @@ def test_an_error_of_the_network_is_not_taken_for_a_missing_module():
 
 def test_the_share_removed_is_counted_once_and_the_papers_way_is_an_argument():
     model = NETWORKS["resnet18"]
-    for counted in ({}, {"counted": paper_convolutions}):
-        points = cut_points(model, IMAGES[:1], **counted)
-        for point in points[::9]:
-            part = truncate(model, point.name)
-            assert share_removed(model, part, **counted) == point.removed
+    for point in cut_points(model, IMAGES[:1])[::9]:
+        assert share_removed(model, truncate(model, point.name)) == point.removed
+    # stage 4 has five of the fifteen convolutions of stages 2 to 4
+    part = truncate(model, "layer3.1.conv2")
+    assert share_removed(model, part, paper_convolutions) == pytest.approx(5 / 15)
     stopped = StoppedNetwork(model, "layer2.0")
     assert share_removed(model, stopped) == 0
     assert share_removed(nn.Linear(2, 2), nn.Linear(2, 2)) == 0

@@ -174,17 +174,6 @@ def test_projections_are_scaled_coordinates():
     torch.testing.assert_close(plain, pca.transform(values))
     unit = Projection.from_pca(pca, "unit")(values)
     torch.testing.assert_close(torch.cov(unit.T), torch.eye(6, dtype=torch.float64))
-    bound = Projection.from_pca(pca, "bound")(values)
-    torch.testing.assert_close(bound * 3.29 * plain[:, 0].std(), plain)
-
-
-def test_bounded_normal_values_leave_the_unit_interval_once_in_a_thousand():
-    values = torch.tensor(np.random.default_rng(0).normal(size=(200_000, 2))) * torch.tensor(
-        [3.0, 1]
-    )
-    bound = Projection.from_pca(fit_pca(lambda: [values], 2), "bound")(values)
-    outside = (bound.abs() > 1).double().mean(0)
-    assert 5e-4 < outside[0] < 2e-3 and outside[1] == 0
 
 
 def test_projections_train_only_if_asked_and_load_like_linear_layers():
@@ -195,7 +184,7 @@ def test_projections_train_only_if_asked_and_load_like_linear_layers():
     linear.load_state_dict(Projection.from_pca(pca, "unit").state_dict())
     z = torch.ones(2, 8, dtype=torch.float64)
     torch.testing.assert_close(linear(z), Projection.from_pca(pca, "unit")(z))
-    with pytest.raises(ValueError, match=r"'scale'.*'bound'.*Got 'max'"):
+    with pytest.raises(ValueError, match=r"'scale'.*'unit'.*Got 'max'"):
         Projection.from_pca(pca, "max")
     with pytest.raises(ValueError, match=r"Projection must be \(n, D\) beside"):
         Projection(torch.zeros(3, 8), torch.zeros(8))

@@ -67,7 +67,7 @@ def test_shapes_of_tokens_and_vectors():
     reader = LatentReader()
     assert reader.describe((TOKENS,)) == LatentShape(channels=4, height=1, width=7)
     assert reader.describe(VECTORS) == LatentShape(9, 1, 1)
-    assert reader.describe(MAPS).positions == 30 and reader.describe(MAPS).features == 120
+    assert reader.describe(MAPS).positions == 30
 
 
 def test_views_are_not_copied_and_the_dtype_stays():

@@ -12,8 +12,9 @@ from sklearn.decomposition import PCA
 from vinets import BuildFacts, baselines, build, collect, cut_points
 from vinets.core.plain import as_plain, from_plain
 from vinets.core.settings import LatentOptions
-from vinets.heads import HEADS, LocalOptions, ProductsOptions, VanishingOptions, vanishing
+from vinets.heads import HEADS, LocalOptions, ProductsOptions, VanishingOptions
 from vinets.heads.block_layer import BlockPolynomialLayer
+from vinets.ideals import classwise
 from vinets.ideals.base import ScaleWarning
 from vinets.networks.build import options_of, rival_options
 
@@ -322,9 +323,9 @@ def test_the_record_tells_the_head_and_its_options(latents):
 @pytest.mark.parametrize("kind", ["vanishing", "local"])
 def test_heads_that_differ_in_pruning_alone_share_their_ideals(model, train, kind, monkeypatch):
     latents = collect(model, train, "relu3", per_class=16, progress=None)
-    fits, inner = [], vanishing.fit_class_ideals
+    fits, inner = [], classwise.fit_class_ideals
     monkeypatch.setattr(
-        vanishing, "fit_class_ideals", lambda *a, **b: fits.append(1) or inner(*a, **b)
+        classwise, "fit_class_ideals", lambda *a, **b: fits.append(1) or inner(*a, **b)
     )
     pruned = {"keep": 2}, {"monomials": 9}, {"sparse": True}, {"linear_path": 2}
     for changed in ({}, *pruned, {"train_projection": True}):

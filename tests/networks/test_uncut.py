@@ -9,7 +9,7 @@ import torch
 from vinets.data import digits
 from vinets.models import digits_cnn, save_weights, source_of
 from vinets.models.facts import input_fields
-from vinets.networks.uncut import UncutNetwork, read_uncut, write_uncut
+from vinets.networks.files import UncutNetwork, read_uncut, write_uncut
 
 TRAIN = digits().train
 

@@ -9,7 +9,7 @@ import torch
 
 from vinets.core.settings import RECIPES
 from vinets.data import digits
-from vinets.networks.uncut import WEIGHTS
+from vinets.networks.files import WEIGHTS
 from vinets.paper import claims
 from vinets.paper.backbones import DIGITS
 from vinets.paper.level import level, level_with_uncut

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
 from torch import Tensor
 
 from vinets.algebra.terms import Index, TermSet, term_name
@@ -24,6 +23,7 @@ from vinets.core.checks import parameter_error
 
 if TYPE_CHECKING:
     import sympy
+    from scipy.sparse import csr_array
 
 Row = tuple[int, ...]
 Floats = NDArray[np.float64]
@@ -340,6 +340,9 @@ def rows_of(terms: TermSet) -> Iterable[Index]:
 
 def table_over(expanded: list[dict[Row, float]], columns: dict[Row, int]) -> csr_array:
     """Return the coefficients of expanded terms, (terms, columns)."""
+    # Imported here, because it is slow and only what rewrites polynomials needs it.
+    from scipy.sparse import csr_array
+
     places = [(k, columns[row]) for k, parts in enumerate(expanded) for row in parts]
     values = [value for parts in expanded for value in parts.values()]
     index = np.array(places, dtype=np.int64).reshape(-1, 2).T

@@ -214,7 +214,7 @@ def _trial(
     The sizes of a VI-Net, and of heads that are as large, are those of the paper's pipeline.
     """
     from vinets.heads import HEADS, VanishingOptions
-    from vinets.models.presets import SIZES
+    from vinets.models.networks import SIZES
     from vinets.runs.trial import Trial
 
     usual = Trial.of(DEFAULT, cut=cut_of(cut), **SIZES.get(architecture or "", {}))

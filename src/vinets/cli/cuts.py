@@ -50,8 +50,7 @@ def cuts(
     seeded(common.seed)
     there = resolve_device("vinets", common.device)
     opened, example, _ = open_uncut(model, data, integers("--shape", shape), weights=weights)
-    presets = (p for p in PRESETS.values() if p.backbone == opened.architecture)
-    marks = {p.cut: p.name for p in presets}
+    marks = {cut: name for name, (of, cut) in PRESETS.items() if of == opened.architecture}
     inputs = each(example, lambda tensor: tensor.to(there))
     found = cut_points(opened.network.to(there), inputs)
     points = [p for p in found if match is None or match in p.name]

@@ -1,8 +1,15 @@
-"""Networks for other runtimes, one file a format: ONNX, :mod:`torch.export`."""
+"""Networks for other runtimes: ONNX, :mod:`torch.export`."""
 
 from vinets.export.checked import ExportReport, export_network
-from vinets.networks.exported import ExportedNetwork, open_exported
-from vinets.networks.formats import EXPORT_FORMATS, ExportFormat, Network, WholeNetwork, suffixes
+from vinets.networks.formats import (
+    EXPORT_FORMATS,
+    ExportedNetwork,
+    ExportFormat,
+    Network,
+    WholeNetwork,
+    open_exported,
+    suffixes,
+)
 
 __all__ = [
     "EXPORT_FORMATS",

@@ -9,14 +9,14 @@ import tempfile
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from vinets.core.checks import one_of, parameter_error
+from vinets.core.checks import one_of, parameter_error, reason_of
 from vinets.core.device import Inputs, call, each, tensors_of
 from vinets.core.files import check_name
 from vinets.core.options import flat
@@ -58,7 +58,7 @@ class ExportReport:
     network_accuracy: float | None = None  # of the network on the same
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain JSON values."""
+        """Return plain JSON values."""
         return dict(as_plain(self))
 
 
@@ -105,56 +105,79 @@ def export_network(
     device : str, default="cpu"
         Where the network runs for the comparison; the file runs on the CPU.
     """
-    target, kind = Path(path), _format(Path(path), exporting.format)
-    known = _network(network, data, example)
+    target = Path(path)
+    kind = _format(target, exporting, data)
+    plain = _network(network, data, example)
     if data is not None:
-        refuse_seen("The network", known, data)
+        refuse_seen("The network", plain, data)
     sizes = tuple(batch_sizes) if isinstance(batch_sizes, Sequence) else ()
     if not sizes or not all(type(size) is int and size > 0 for size in sizes):
         accepted = "a sequence of positive integers"
         raise parameter_error("export_network", "batch_sizes", accepted, batch_sizes)
-    _check(target, kind, exporting, data)
     kind.require()
     if kind.calibrated and data is not None:
-        kind.examples = _drawn(data.train, exporting.calibration, seed)
+        generator = torch.Generator().manual_seed(seed)
+        order = torch.randperm(len(data.train), generator=generator)[: exporting.calibration]
+        batches = data.train.batches(CALIBRATED_AT_ONCE, order=order)
+        kind.examples = [tuple(tensors_of(inputs)) for inputs, _ in batches]
     # A copy, since folding shares the backbone, and moving it to the CPU would move the network's.
-    folded = known if isinstance(known, WholeNetwork) else known.folded()
-    plain = copy.deepcopy(folded).cpu().eval()
+    plain = copy.deepcopy(plain.folded() if isinstance(plain, CutNetwork) else plain).cpu().eval()
     exact = kind.precision == "float32"
     target.parent.mkdir(parents=True, exist_ok=True)
-    # Beside the target, for a file can be renamed into place on the same file system only.
+    # Next to the target, because a file can be renamed into place on the same file system only.
     with tempfile.TemporaryDirectory(prefix=".export-", dir=target.parent) as folder, _quiet():
-        made = Path(folder) / f"network{kind.suffix}"
+        written = Path(folder) / f"network{kind.suffix}"
         try:
-            version = kind.write(plain, made, exporting.opset)
-            run = kind.runner(made)
+            version = kind.write(plain, written, exporting.opset)
+            run = kind.runner(written)
             reference = plain if str(device) == "cpu" else copy.deepcopy(plain).to(device)
-            batches = (
-                _random(known, size, seed) if exact or data is None else data.test.example(size)
-                for size in sizes
-            )
-            difference = max(_difference(reference, run, batch, device) for batch in batches)
+            differences = []
+            for size in sizes:
+                random = exact or data is None
+                batch = _random(plain, size, seed) if random else data.test.example(size)
+                differences.append(_difference(reference, run, batch, device))
+            difference = float(torch.tensor(differences, dtype=torch.float64).max())  # NaN wins
             tested = (0, None, None) if data is None else _tested(reference, run, data.test, device)
         except Exception as error:  # exporters raise whatever comes to their minds
-            raise _failed(kind, error) from error
+            cause: BaseException = error
+            while cause.__cause__ is not None:  # exporters wrap what went wrong in advice
+                cause = cause.__cause__
+            lines = str(cause).strip().splitlines()
+            reason = reason_of(lines[0] if lines else cause)
+            message = f"The network could not be exported to {kind.title}: {reason}."
+            raise ValueError(message) from error
         if exact and not difference <= TOLERANCE:  # also catches NaN
             raise ValueError(
                 f"The exported network differs from the network by {difference:.2g} of the largest "
                 f"logit, more than {TOLERANCE:g}. Nothing was written."
             )
-        _refuse_loss(kind, exporting.most_lost, *tested[1:])
-        size = made.stat().st_size
-        os.replace(made, target)
+        _, accuracy, expected = tested
+        lost = 0.0 if accuracy is None or expected is None else 100 * (expected - accuracy)
+        if lost > exporting.most_lost + 1e-9:  # the difference of two shares is rounded
+            raise ValueError(
+                f"{kind.title} is right on {accuracy:.2%} of the test examples and the network on "
+                f"{expected:.2%}, so that {lost:.2f} points are lost, more than "
+                f"{exporting.most_lost:g}. Nothing was written; raise most_lost (--most-lost) to "
+                "have the file all the same."
+            )
+        size = written.stat().st_size
+        os.replace(written, target)
     calibrated = sum(len(batch[0]) for batch in kind.examples)
     return ExportReport(
         target, kind.name, kind.precision, size, difference, sizes, version, calibrated, *tested
     )
 
 
-def _check(
-    target: Path, kind: ExportFormat, exporting: ExportOptions, data: DataSplit | None
-) -> None:
-    """Raise for what does not go together, before any work is done."""
+def _format(target: Path, exporting: ExportOptions, data: DataSplit | None) -> ExportFormat:
+    """Choose the format; raise for what does not go together, before any work is done."""
+    known = suffixes()
+    if exporting.format is not None:
+        one_of("export_network", "format", exporting.format, sorted(EXPORT_FORMATS))
+    elif target.suffix.lower() not in known:
+        accepted = f"a file name that ends in {' or '.join(known)}"
+        remedy = f"Other names need {' or '.join(f'format={name!r}' for name in known.values())}."
+        raise parameter_error("export_network", "path", accepted, str(target), remedy)
+    kind = EXPORT_FORMATS[exporting.format or known[target.suffix.lower()]]()
     check_name(target)
     if exporting.opset is not None and not kind.takes_opset:
         some = " or ".join(sorted(name for name, f in EXPORT_FORMATS.items() if f.takes_opset))
@@ -167,52 +190,30 @@ def _check(
         )
     if target.is_dir():
         raise parameter_error("export_network", "path", "the name of a file", str(target))
-
-
-def _refuse_loss(
-    kind: ExportFormat, most_lost: float, accuracy: float | None, expected: float | None
-) -> None:
-    """Raise for a file that is wrong too often."""
-    if accuracy is None or expected is None:
-        return
-    lost = 100 * (expected - accuracy)
-    if lost > most_lost + 1e-9:  # the difference of two shares is rounded
-        raise ValueError(
-            f"{kind.title} is right on {accuracy:.2%} of the test examples and the network on "
-            f"{expected:.2%}, so that {lost:.2f} points are lost, more than {most_lost:g}. Nothing "
-            "was written; raise most_lost (--most-lost) to have the file all the same."
-        )
+    return kind
 
 
 def _network(network: nn.Module, data: DataSplit | None, example: Inputs | None) -> Network:
-    """The network with what is known about it."""
+    """Return the network with what is known about it."""
     if isinstance(network, CutNetwork | WholeNetwork):
         return network
-    given = example if data is None else data.test.example()
-    if not isinstance(network, nn.Module) or given is None:
+    inputs = example if data is None else data.test.example()
+    if not isinstance(network, nn.Module) or inputs is None:
         accepted = "a CutNetwork, or any network with data or an example"
         raise parameter_error("export_network", "network", accepted, type(network).__name__)
-    classes = () if data is None else data.test.classes
-    source = None if data is None else data.test
-    preprocessing = source.preprocessing.to_dict() if isinstance(source, ImageSource) else None
-    fields, seen = input_fields(given), trained_on(network)
-    record = Record("", fields, classes=classes, preprocessing=preprocessing, data=seen)
+    record = Record("", input_fields(inputs), data=trained_on(network))
+    if data is not None:
+        reading = data.test.preprocessing if isinstance(data.test, ImageSource) else None
+        values = None if reading is None else reading.to_dict()
+        record = replace(record, classes=data.test.classes, preprocessing=values)
     return WholeNetwork(network, record)
-
-
-def _drawn(source: Source, count: int, seed: int) -> list[tuple[Tensor, ...]]:
-    """Inputs of training examples, in batches on the CPU."""
-    generator = torch.Generator().manual_seed(seed)
-    order = torch.randperm(len(source), generator=generator)[:count]
-    batches = source.batches(CALIBRATED_AT_ONCE, order=order)
-    return [tuple(tensors_of(inputs)) for inputs, _ in batches]
 
 
 @torch.no_grad()
 def _tested(
     network: Network, run: Runner, source: Source, device: torch.device | str
 ) -> tuple[int, float | None, float | None]:
-    """How many examples there are, and how often the file and the network are right."""
+    """Count the examples, and return how often the file and the network are right."""
     right = torch.zeros(2, dtype=torch.int64)
     for inputs, labels in source.batches(TESTED_AT_ONCE):
         expected = call(network, each(inputs, lambda tensor: tensor.to(device))).cpu()
@@ -225,13 +226,13 @@ def _tested(
 
 
 def _random(network: Network, size: int, seed: int) -> Inputs:
-    """A random batch."""
+    """Draw a batch."""
     generator = torch.Generator().manual_seed(seed + size)
 
     def drawn(like: Tensor) -> Tensor:
         if like.is_floating_point():
             return torch.randn(like.shape, generator=generator).to(like.dtype)
-        # 0 or 1 suits identifiers and masks alike; a mask that hides all means nothing.
+        # 0 or 1 suits identifiers and masks alike, and a mask that hides all means nothing.
         values = torch.randint(2, like.shape, generator=generator)
         values[(slice(None),) + (0,) * (like.ndim - 1)] = 1
         return values.to(like.dtype)
@@ -241,7 +242,7 @@ def _random(network: Network, size: int, seed: int) -> Inputs:
 
 @torch.no_grad()
 def _difference(network: Network, run: Runner, inputs: Inputs, device: torch.device | str) -> float:
-    """Largest difference of the logits on a batch, relative to the largest logit."""
+    """Return the largest difference of the logits on a batch, relative to the largest logit."""
     expected = call(network, each(inputs, lambda tensor: tensor.to(device))).cpu()
     got = run(tuple(tensors_of(inputs)))
     if got.shape != expected.shape:
@@ -250,29 +251,9 @@ def _difference(network: Network, run: Runner, inputs: Inputs, device: torch.dev
     return float((got - expected).abs().max() / scale)
 
 
-def _format(path: Path, format: str | None) -> ExportFormat:
-    known = suffixes()
-    if format is not None:
-        one_of("export_network", "format", format, sorted(EXPORT_FORMATS))
-    elif path.suffix.lower() not in known:
-        accepted = f"a file name that ends in {' or '.join(known)}"
-        remedy = f"Other names need {' or '.join(f'format={name!r}' for name in known.values())}."
-        raise parameter_error("export_network", "path", accepted, str(path), remedy)
-    return EXPORT_FORMATS[format or known[path.suffix.lower()]]()
-
-
-def _failed(format: ExportFormat, error: BaseException) -> ValueError:
-    cause = error
-    while cause.__cause__ is not None:  # exporters wrap what went wrong in advice
-        cause = cause.__cause__
-    lines = [line.strip() for line in str(cause).splitlines() if line.strip()]
-    reason = lines[0].rstrip(".") if lines else type(cause).__name__
-    return ValueError(f"The network could not be exported to {format.title}: {reason}.")
-
-
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """No warnings and no messages of the exporters: what matters is checked."""
+    """Silence warnings and messages of the exporters, because what matters is checked."""
     levels = {logger: logger.level for logger in map(logging.getLogger, LOGGERS)}
     for logger in levels:
         logger.setLevel(logging.CRITICAL)

@@ -1,10 +1,11 @@
-"""ONNX files."""
+"""ONNX files: in float32, in float16 and in eight-bit integers."""
 
 from __future__ import annotations
 
 import importlib
 import json
 import re
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,12 +13,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from vinets.core.checks import reason_of
 from vinets.core.files import read_bytes
-from vinets.networks.exported import ExportedNetwork, broken
-from vinets.networks.formats import ExportFormat, Network, Runner, metadata_of, program_of
+from vinets.export.program import metadata_of, program_of
+from vinets.networks.formats import ExportedNetwork, ExportFormat, Network, Runner
 
 BATCH = "batch"
-MOST_BYTES = 1 << 31  # of a file; the format allows no more
+MAX_FILE_BYTES = 1 << 31  # the format allows no more
 
 
 class Onnx(ExportFormat):
@@ -33,7 +35,7 @@ class Onnx(ExportFormat):
     def write(self, network: Network, path: Path, opset: int | None) -> int:
         onnx = importlib.import_module("onnx")
         names = [name or "input" for name in network.record.inputs]
-        made = torch.onnx.export(
+        exported = torch.onnx.export(
             program_of(network),
             input_names=names,
             output_names=["logits"],
@@ -42,12 +44,12 @@ class Onnx(ExportFormat):
             dynamo=True,
             verbose=False,
         )
-        assert made is not None  # only the old exporter returns nothing
-        model = made.model_proto
+        assert exported is not None  # only the old exporter returns nothing
+        model = exported.model_proto
         _name_batch(model.graph)
         _forget_origin(model)
-        told = {key: json.dumps(value) for key, value in metadata_of(network).items()}
-        onnx.helper.set_model_props(model, told)
+        notes = {key: json.dumps(value) for key, value in metadata_of(network).items()}
+        onnx.helper.set_model_props(model, notes)
         onnx.save(model, str(path))
         return next(int(one.version) for one in model.opset_import if one.domain == "")
 
@@ -56,23 +58,87 @@ class Onnx(ExportFormat):
 
     def open(self, path: Path) -> ExportedNetwork:
         onnx = importlib.import_module("onnx")
-        content = read_bytes(path, MOST_BYTES)
+        content = read_bytes(path, MAX_FILE_BYTES)
         try:
             model = onnx.load_model_from_string(content)
             # The runtime would read any file that is named there, from the folder it runs in.
-            if any(_stored_outside(onnx, message) for message in _messages(model)):
+            tensors = (one for one in _messages(model) if isinstance(one, onnx.TensorProto))
+            if any(t.data_location == t.EXTERNAL or t.external_data for t in tensors):
                 raise ValueError("its weights lie in other files, which are not opened")
-            told = {one.key: one.value for one in model.metadata_props}
             return ExportedNetwork(
                 "onnxruntime",
                 _precision(onnx, model),
                 _inputs(onnx, model),
-                told,
+                {one.key: one.value for one in model.metadata_props},
                 len(content),
                 lambda threads: _session(content, threads),
             )
         except Exception as error:  # whatever protobuf and the runtime say about a broken file
-            raise broken(path, error) from None
+            lines = str(error).strip().splitlines()
+            reason = reason_of(lines[0] if lines else error)
+            raise ValueError(f"{path} cannot be run: {reason}.") from None
+
+
+class OnnxFloat16(Onnx):
+    """Half the size. Inputs and logits stay float32; a processor without float16 casts back."""
+
+    name = "onnx-float16"
+    title = "ONNX in float16"
+    precision = "float16"
+
+    def write(self, network: Network, path: Path, opset: int | None) -> int:
+        version = super().write(network, path, opset)
+        onnx = importlib.import_module("onnx")
+        float16 = importlib.import_module("onnxruntime.transformers.float16")
+        model = float16.convert_float_to_float16(onnx.load(str(path)), keep_io_types=True)
+        onnx.save(model, str(path))
+        return version
+
+
+class OnnxInt8(Onnx):
+    """Static quantisation by onnxruntime, as pairs of QuantizeLinear and DequantizeLinear.
+
+    Weights are int8 with a scale for each output channel, activations uint8 with the range that
+    they have on the examples. Inputs and logits stay float32. Products of values are taken in
+    float32 and not rounded from one factor to the next, because that would add up.
+    """
+
+    name = "onnx-int8"
+    title = "ONNX in int8"
+    precision = "int8"
+    calibrated = True
+
+    def write(self, network: Network, path: Path, opset: int | None) -> int:
+        tools: Any = importlib.import_module("onnxruntime.quantization")
+        names = [name or "input" for name in network.record.inputs]
+        batches = iter(self.examples)
+        reader: Any = tools.CalibrationDataReader
+
+        class Reader(reader):
+            def get_next(self) -> dict[str, Any] | None:
+                tensors = next(batches, None)
+                if tensors is None:
+                    return None
+                return {name: t.numpy() for name, t in zip(names, tensors, strict=True)}
+
+        with tempfile.TemporaryDirectory() as folder:
+            plain, ready = Path(folder) / "plain.onnx", Path(folder) / "ready.onnx"
+            version = super().write(network, plain, opset)
+            # Folds normalisation into convolutions. Its symbolic shapes need a package more, and
+            # nothing here misses them.
+            tools.quant_pre_process(str(plain), str(ready), skip_symbolic_shape=True)
+            nodes = importlib.import_module("onnx").load(str(ready)).graph.node
+            tools.quantize_static(
+                str(ready),
+                str(path),
+                Reader(),
+                quant_format=tools.QuantFormat.QDQ,
+                activation_type=tools.QuantType.QUInt8,
+                weight_type=tools.QuantType.QInt8,
+                per_channel=True,
+                nodes_to_exclude=[node.name for node in nodes if node.op_type == "Mul"],
+            )
+        return version
 
 
 def _session(content: bytes, threads: int) -> Runner:
@@ -118,7 +184,7 @@ def _forget_origin(model: Any) -> None:
 
 
 def _messages(message: Any) -> Iterator[Any]:
-    """A protobuf message and all inside of it."""
+    """Give a protobuf message and all inside of it."""
     waiting = [message]
     while waiting:
         one = waiting.pop()
@@ -128,14 +194,8 @@ def _messages(message: Any) -> Iterator[Any]:
                 waiting.extend([value] if hasattr(value, "ListFields") else value)
 
 
-def _stored_outside(onnx: Any, message: Any) -> bool:
-    if not isinstance(message, onnx.TensorProto):
-        return False
-    return bool(message.data_location == onnx.TensorProto.EXTERNAL or message.external_data)
-
-
 def _precision(onnx: Any, model: Any) -> str:
-    """In which numbers most of the file computes, told by its graph."""
+    """Return the numbers in which most of the file computes."""
     if any(node.op_type == "DequantizeLinear" for node in model.graph.node):
         return "int8"
     kinds = {tensor.data_type for tensor in model.graph.initializer if len(tensor.dims)}
@@ -143,15 +203,16 @@ def _precision(onnx: Any, model: Any) -> str:
 
 
 def _inputs(onnx: Any, model: Any) -> dict[str, Any]:
-    """Shapes without the batch and dtypes, as a network's record has them."""
+    """Return shapes without the batch and dtypes, as a network's record has them."""
     constants = {tensor.name for tensor in model.graph.initializer}
-    given = [value for value in model.graph.input if value.name not in constants]
-    found = {}
-    for value in given:
+    inputs = {}
+    for value in model.graph.input:
+        if value.name in constants:
+            continue
         kind = value.type.tensor_type
         shape = [dim.dim_value for dim in kind.shape.dim][1:]
         if not all(shape) or not kind.shape.dim:
             raise ValueError(f"its input {value.name!r} has axes of no size besides the batch")
         dtype = str(onnx.helper.tensor_dtype_to_np_dtype(kind.elem_type))
-        found[value.name] = {"shape": shape, "dtype": dtype}
-    return {"": found["input"]} if list(found) == ["input"] else found
+        inputs[value.name] = {"shape": shape, "dtype": dtype}
+    return {"": inputs["input"]} if list(inputs) == ["input"] else inputs

@@ -29,8 +29,6 @@ from vinets.heads.local import descriptors
 from vinets.heads.polynomial_layer import batch_moments, own_share
 from vinets.heads.units import NormalizedForms, UnitsHead, fitting, rank_of
 from vinets.heads.vanishing import Variables, project, score_generators
-from vinets.ideals.abm import ABM
-from vinets.ideals.pruning import prune
 from vinets.latent.collect import Latents
 from vinets.latent.rescale import Rescale
 
@@ -331,6 +329,9 @@ def factored_generators(
 
     They are found in principal components of the channels at one position of every example.
     """
+    from vinets.ideals.abm import ABM
+    from vinets.ideals.pruning import prune
+
     rescale = Rescale.fit(latents.store, "channel", squash=False)
     h = descriptors(latents, rescale, seed)  # (m, C)
     n = min(options.components, h.shape[1])

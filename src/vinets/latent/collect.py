@@ -46,16 +46,15 @@ class LatentStore:
     >>> store = LatentStore.from_tensor(values, torch.tensor([0, 1, 0]))
     >>> len(store), store.shape
     (3, (1,))
-    >>> store.of_class(0)
-    tensor([[1.],
-            [3.]])
+    >>> [values.shape for values, labels in store.chunks(2)]
+    [torch.Size([2, 1]), torch.Size([1, 1])]
     """
 
     runs: Callable[[], Iterable[Tensor]]  # starts a pass: tensors (b, ...) in order, of any lengths
     labels: Tensor  # integers (m,), on the device of the latents
     shape: tuple[int, ...]  # one latent, without the batch
     dtype: torch.dtype  # as stored
-    memory_limit: int = MEMORY_LIMIT  # the most bytes that tensor() and of_class() may allocate
+    memory_limit: int = MEMORY_LIMIT  # the most bytes that tensor() may allocate
 
     @classmethod
     def from_tensor(
@@ -104,39 +103,24 @@ class LatentStore:
         first = next(iter(self.runs()))
         if len(first) == len(self) and first.dtype == torch.float32:
             return first  # what is stored, not a copy: the limit is on new memory
-        return self._gather(torch.ones_like(self.labels, dtype=torch.bool), "all latents")
-
-    def of_class(self, k: int) -> Tensor:
-        """Return the latents with label ``k``, in order, as float32 ``(m_k, ...)``."""
-        wanted = self.labels == k
-        if not bool(wanted.any()):
-            present = f"one of the labels {self.labels.unique().tolist()}"
-            raise parameter_error("LatentStore.of_class", "k", present, k)
-        return self._gather(wanted, f"class {k}")
+        need = 4 * len(self) * self._size
+        if need > self.memory_limit:
+            raise MemoryError(
+                f"A tensor of all latents ({len(self)} of shape {self.shape}) takes "
+                f"{format_bytes(need)}, more than memory_limit "
+                f"({format_bytes(self.memory_limit)}): read chunks(), or raise memory_limit."
+            )
+        values = self.labels.new_empty((len(self), *self.shape), dtype=torch.float32)
+        start = 0
+        for run in self.runs():
+            # Assignment converts to float32 run by run, without a second copy of everything.
+            values[start : start + len(run)] = run
+            start += len(run)
+        return values
 
     @property
     def _size(self) -> int:
         return torch.Size(self.shape).numel()
-
-    def _gather(self, wanted: Tensor, what: str) -> Tensor:
-        """Return the latents where ``wanted`` ``(m,)`` is True; one allocation, one pass."""
-        count = int(wanted.sum())
-        need = 4 * count * self._size
-        if need > self.memory_limit:
-            raise MemoryError(
-                f"A tensor of {what} ({count} of shape {self.shape}) takes {format_bytes(need)}, "
-                f"more than memory_limit ({format_bytes(self.memory_limit)}): read chunks(), or "
-                "raise memory_limit."
-            )
-        gathered = self.labels.new_empty((count, *self.shape), dtype=torch.float32)
-        start = filled = 0
-        for values in self.runs():
-            # Assignment converts to float32 run by run, without a second copy of everything.
-            rows = wanted[start : start + len(values)].nonzero().squeeze(1)
-            gathered[filled : filled + len(rows)] = values[rows]
-            start += len(values)
-            filled += len(rows)
-        return gathered
 
 
 def _rechunk(runs: Iterable[Tensor], rows: int) -> Iterator[Tensor]:

@@ -80,18 +80,15 @@ class CutPoint:
     shape: tuple[int, ...]  # that output for one example, without the batch
     parameters: int  # that the truncated network still needs
     macs: int  # multiply-adds of its convolutions and linear layers
-    removed: float  # share of the counted layers that the cut removes; see share_removed
+    removed: float  # share of the convolutions that the cut removes
 
 
-def cut_points(
-    model: nn.Module, example: Inputs, counted: LayerFilter = all_convolutions
-) -> list[CutPoint]:
+def cut_points(model: nn.Module, example: Inputs) -> list[CutPoint]:
     """List every cut that ``model`` allows.
 
     A cut is behind a module with a tensor as its output: each layer at its first call, and each
     block whose output is that of no layer, such as a residual block with its sum. The network is
-    not changed, and runs in eval mode on ``example``, a batch of one input or more. ``counted``
-    says of which layers :attr:`CutPoint.removed` tells the share.
+    not changed, and runs in eval mode on ``example``, a batch of one input or more.
 
     Examples
     --------
@@ -103,7 +100,7 @@ def cut_points(
     shapes, macs = _shapes(model, example)
     needed = _needed(model, list(macs))
     layers = {name: model.get_submodule(name) for name in macs}
-    every = [name for name, layer in layers.items() if counted(name, layer)]
+    every = [name for name, layer in layers.items() if all_convolutions(name, layer)]
     points = []
     for index, (name, shape) in enumerate(shapes.items()):
         # A block needs what the layers in it need; it is a layer itself, or a prefix of theirs.

@@ -19,10 +19,9 @@ Eigenpairs: TypeAlias = tuple[Tensor, Tensor, float]
 """Eigenvalues ``(k,)``, decreasing; eigenvectors ``(n, D)`` of the first; sum of them all."""
 
 METHODS = ("auto", "exact", "randomized", "streaming")
-SCALES = ("none", "unit", "bound")
+SCALES = ("none", "unit")
 MAX_EXACT_SIDE = 2048  # a matrix of 32 MiB in float64
 BLOCK_COLUMNS = 4096  # converted to float64 at once
-DEVIATIONS = 3.29  # within which 99.9 % of a normal distribution lie
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,10 +156,9 @@ class Projection(nn.Module):
 
     @classmethod
     def from_pca(cls, pca: PCA, scale: str = "none", *, trainable: bool = False) -> Projection:
-        """Take the coordinates of ``pca``, in its dtype, scaled.
+        """Take the coordinates of ``pca``, in its dtype.
 
-        The scale ``"unit"`` divides each coordinate by its standard deviation; ``"bound"`` divides
-        all of them by 3.29 times the largest one, so that 99.9 % of normal values lie in [-1, 1].
+        The scale ``"unit"`` divides each coordinate by its standard deviation.
 
         Examples
         --------
@@ -171,11 +169,8 @@ class Projection(nn.Module):
         one_of("Projection.from_pca", "scale", scale, SCALES)
         # In float64, because the bias is the difference of large numbers if the mean is large.
         weight = pca.components.to(torch.float64)
-        deviations = pca.variances.to(torch.float64).sqrt()
         if scale == "unit":
-            weight = weight / deviations.unsqueeze(1)
-        elif scale == "bound":
-            weight = weight / (DEVIATIONS * deviations.max())
+            weight = weight / pca.variances.to(torch.float64).sqrt().unsqueeze(1)
         bias = -(weight @ pca.mean.to(torch.float64))
         dtype = pca.components.dtype
         return cls(weight.to(dtype), bias.to(dtype), trainable=trainable)

@@ -29,11 +29,6 @@ class LatentShape:
         """Number of positions, ``height * width``."""
         return self.height * self.width
 
-    @property
-    def features(self) -> int:
-        """Number of values of one example, ``channels * positions``."""
-        return self.channels * self.positions
-
 
 class LatentReader(nn.Module):
     """Read the output of a module as latents ``(B, C, P)``: ``C`` channels at ``P`` positions.

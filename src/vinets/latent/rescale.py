@@ -52,8 +52,7 @@ class Rescale(nn.Module):
         There is one scale for every value of a latent, or with ``per="channel"`` one for every
         index of its first axis.
         """
-        mean, std = moments(latents, per, keepdim=True)
-        return cls(mean, std, squash=squash)
+        return cls(*moments(latents, per), squash=squash)
 
     def forward(self, z: Tensor) -> Tensor:
         """Rescale latents, of any shape that the scales broadcast over."""
@@ -64,12 +63,7 @@ class Rescale(nn.Module):
         return f"shape={tuple(self.mean.shape)}, squash={self.squash}"
 
 
-def moments(
-    latents: LatentStore | Iterable[Tensor],
-    per: str = "feature",
-    *,
-    keepdim: bool = False,
-) -> tuple[Tensor, Tensor]:
+def moments(latents: LatentStore | Iterable[Tensor], per: str = "feature") -> tuple[Tensor, Tensor]:
     """Return mean and standard deviation of latents ``(m, ...)``, by chunks in float64.
 
     Chunks of sizes ``n`` and ``b`` merge by Chan's formulas, which do not cancel:
@@ -80,8 +74,7 @@ def moments(
     divides by the count, and is 1 where the latents are constant, so that one may divide by it.
 
     There is one result for every value of a latent, or with ``per="channel"`` one for every index
-    of its first axis, pooled over the others, which ``keepdim`` keeps with length 1. Both results
-    are in float64, of the shape of one latent, or ``(C,)`` per channel.
+    of its first axis, pooled over the others, which are kept with length 1. Both are in float64.
 
     Examples
     --------
@@ -124,6 +117,4 @@ def moments(
     std = (squares / count).sqrt()
     # A mean of zero needs a floor: the smallest normal number in the float32 of Rescale.
     smallest = (MIN_DEVIATION * mean.abs()).clamp_min(torch.finfo(torch.float32).tiny)
-    std = torch.where(std > smallest, std, 1.0)
-    shape = mean.shape[1:] if keepdim or per == "feature" else mean.shape[1:2]
-    return mean.reshape(shape), std.reshape(shape)
+    return mean[0], torch.where(std > smallest, std, 1.0)[0]

@@ -3,6 +3,7 @@
 from vinets.models.libraries.base import LIBRARIES, Library, libraries
 from vinets.models.libraries.file import use_file
 from vinets.models.networks import (
+    PRESETS,
     DigitsNet,
     ResNet,
     TextTransformer,
@@ -15,7 +16,6 @@ from vinets.models.networks import (
     resnet44,
     resnet56,
 )
-from vinets.models.presets import PRESETS, Preset, preset
 from vinets.models.records import (
     channel_options,
     create_model,
@@ -31,7 +31,6 @@ __all__ = [
     "PRESETS",
     "DigitsNet",
     "Library",
-    "Preset",
     "ResNet",
     "TextTransformer",
     "VisionTransformer",
@@ -41,7 +40,6 @@ __all__ = [
     "libraries",
     "load_weights",
     "normalisation_of",
-    "preset",
     "rebuild",
     "resnet18",
     "resnet20",

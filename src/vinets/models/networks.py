@@ -326,3 +326,29 @@ class TextTransformer(_Transformer):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.classify(self.words(x))
+
+
+# --- as in the paper --------------------------------------------------------------------------
+
+PRESETS: dict[str, tuple[str, str]] = {
+    "VI-Net18-Tiny": ("resnet18", "layer2.1.bn2"),
+    "VI-Net18-Small": ("resnet18", "layer3.1.bn1"),
+    "VI-Net18-Medium": ("resnet18", "layer4.0.bn1"),
+    "VI-Net18-Large": ("resnet18", "layer4.1.bn1"),
+    "VI-Net34-Tiny": ("resnet34", "layer3.1.bn1"),
+    "VI-Net34-Small": ("resnet34", "layer3.3.bn1"),
+    "VI-Net34-Medium": ("resnet34", "layer4.1.bn1"),
+    "VI-Net34-Large": ("resnet34", "layer4.2.bn1"),
+}
+"""The VI-Nets of the paper: the network that each is made of, and its cut."""
+
+SIZES: dict[str, dict[str, Any]] = {
+    "resnet18": {"components": 128, "psi": 0.1, "max_degree": 5, "keep": 128, "monomials": 512},
+    "resnet34": {"components": 128, "psi": 0.1, "max_degree": 5, "keep": 128, "monomials": 512},
+    "digits_cnn": {
+        **{"components": 16, "psi": 0.01, "max_degree": 2, "keep": 32, "monomials": None},
+        **{"trained": "classifier", "augment": False, "weight_decay": 1e-4},
+    },
+}
+"""Variables n, tolerance and degree for every network: as in the paper for CIFAR; on digits, of
+which there are 1,348 to train on, what suits so few."""

@@ -342,8 +342,13 @@ class TensorGuard(TorchFunctionMode):
         self.left -= 1
         if self.left < 0:
             raise TooManyTensors(f"it has more than {MAX_TENSORS:,} tensors")
-        unseeded = {key: value for key, value in given.items() if key != "generator"}
-        made: Tensor = func(*args, **{**unseeded, "device": "meta"})
+        if func is torch.arange and all(type(value) is int for value in args):
+            # Counted here, because on "meta" it imports sympy, which takes a quarter of a second.
+            dtype = given.get("dtype", torch.int64)
+            made = torch.empty(len(range(*args)), dtype=dtype, device="meta")
+        else:
+            unseeded = {key: value for key, value in given.items() if key != "generator"}
+            made = func(*args, **{**unseeded, "device": "meta"})
         floats = made.dtype.is_floating_point
         if self.room is not None:
             self.room -= made.numel() * made.element_size()

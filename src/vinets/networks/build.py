@@ -90,9 +90,9 @@ def build(
         )
     watch = progress_of(progress)
     watch.start(HEADS[head].label, 1)
-    made = HEADS[head].build(model, chosen, seed, Notes(watch))
+    built = HEADS[head].build(model, chosen, seed, Notes(watch))
     watch.advance(1)
-    return put_behind(model, made, {"head": head, "options": changes(chosen), "seed": seed})
+    return put_behind(model, built, {"head": head, "options": changes(chosen), "seed": seed})
 
 
 def put_behind(
@@ -106,14 +106,14 @@ def put_behind(
     return network.to(latents.device).eval(), facts
 
 
-def options_of(owner: str, head: str, given: dict[str, Any]) -> tuple[HeadOptions, LatentOptions]:
+def options_of(owner: str, head: str, values: dict[str, Any]) -> tuple[HeadOptions, LatentOptions]:
     """Return the options of a head and of the latents that it is built on, from flat keywords.
 
     An option of another head is refused with the heads that have it.
     """
     kind = HEADS[head]
     names = [one.name for group in (kind.Options, LatentOptions) for one in fields(group)]
-    for name in given:
+    for name in values:
         if name not in names:
             others = [k for k, h in HEADS.items() if name in {f.name for f in fields(h.Options)}]
             hint = f" It is one of {', '.join(others)}." if others else nearest(name, names)
@@ -121,9 +121,8 @@ def options_of(owner: str, head: str, given: dict[str, Any]) -> tuple[HeadOption
 
     def changed(start: T) -> T:
         own = {one.name for one in fields(start)}  # type: ignore[arg-type]
-        mine = {name: value for name, value in given.items() if name in own}
-        (made,) = gather(owner, {"": type(start)}, mine, {"": start}).values()
-        return made  # type: ignore[return-value]
+        mine = {name: value for name, value in values.items() if name in own}
+        return gather(owner, {"": type(start)}, mine, {"": start})[""]  # type: ignore[return-value]
 
     options = changed(kind.Options())
     return options, changed(LatentOptions(**kind.latent_defaults(options)))
@@ -146,11 +145,11 @@ def baselines(
     seed : int, default=0
         The seed of every head.
     """
-    made: dict[str, CutNetwork] = {}
+    networks: dict[str, CutNetwork] = {}
     for kind in HEADS[head].rivals:
         one = HEADS[kind].build(latents, rival_options(kind, head, options), seed)
-        made[HEADS[kind].label], _ = put_behind(latents, one, {"head": kind, "seed": seed})
-    return made
+        networks[HEADS[kind].label], _ = put_behind(latents, one, {"head": kind, "seed": seed})
+    return networks
 
 
 def rival_options(kind: str, head: str, options: HeadOptions | None = None) -> HeadOptions:

@@ -1,10 +1,16 @@
-"""Networks on disk: ``config.json`` says what they are, ``model.safetensors`` holds the weights."""
+"""Folders of networks: a description in JSON, and the weights next to it in safetensors.
+
+A cut network is described by ``config.json``, an uncut one by ``network.json``. Both may come from
+anybody. What is described is made without memory first, because a few bytes of JSON may ask for any
+amount of it, and takes memory once it is known that the weights are of such a network.
+"""
 
 from __future__ import annotations
 
 import json
 import reprlib
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,23 +22,39 @@ from vinets.core.checks import format_bytes, reason_of
 from vinets.core.files import locked, read_json, write_json
 from vinets.core.plain import as_plain, from_plain
 from vinets.core.registry import UnknownName
-from vinets.core.tensors import Form, digest, read_file, read_header
+from vinets.core.tensors import as_note, digest, read_file, read_header
+from vinets.data.images import Preprocessing
 from vinets.heads import HEADS, Head
 from vinets.heads.class_distances import ClassDistances
 from vinets.latent.cut import truncate
 from vinets.latent.reader import LatentReader
-from vinets.models.facts import Record, example_inputs
-from vinets.models.records import TensorGuard, bytes_of, rebuild, room_for, sketch
-from vinets.models.weights import read_weights, save_weights
+from vinets.models.facts import Record, example_inputs, remember_training
+from vinets.models.libraries.file import UnnamedFile
+from vinets.models.records import (
+    ModelRecord,
+    TensorGuard,
+    bytes_of,
+    rebuild,
+    room_for,
+    sketch,
+)
+from vinets.models.weights import check_weights, load_weights, read_weights, save_weights
+from vinets.networks.formats import classes_of
 from vinets.networks.network import CutNetwork, network_of
+from vinets.networks.seen import NOTE
 
 FORMAT, VERSION = "vinets.network", 3
-CONFIG, WEIGHTS = "config.json", "model.safetensors"
+CONFIG, MODEL = "config.json", "model.safetensors"
+UNCUT_FORMAT, UNCUT_VERSION = "vinets.backbone", 2
+DESCRIPTION, WEIGHTS = "network.json", "weights.safetensors"
 # what malformed descriptions make of well-meant code
 UNREADABLE = (
     *(KeyError, IndexError, TypeError, ValueError, AttributeError),
     *(RuntimeError, ArithmeticError, MemoryError),
 )
+
+
+# --- cut networks -----------------------------------------------------------------------------
 
 
 def save_network(network: CutNetwork, directory: str | Path) -> None:
@@ -49,9 +71,10 @@ def save_network(network: CutNetwork, directory: str | Path) -> None:
     if network.distances is not None:
         config["distances"] = network.distances.config()
     with locked(folder, wait=True):  # both files of one writer
-        save_weights(network, folder / WEIGHTS)
-        config = tied(config, network.state_dict())
-        write_json(folder / CONFIG, config)  # last, for a folder with it counts as a saved network
+        save_weights(network, folder / MODEL)
+        config = _tied(config, network.state_dict())
+        # last, because a folder with it counts as a saved network
+        write_json(folder / CONFIG, config)
 
 
 def load_network(directory: str | Path, backbone: nn.Module | None = None) -> CutNetwork:
@@ -62,31 +85,30 @@ def load_network(directory: str | Path, backbone: nn.Module | None = None) -> Cu
     if pretrained.is_name(directory):
         return load_network(pretrained.find(str(directory)), backbone).float()
     folder = Path(directory)
-    if not (folder / CONFIG).is_file():
+    path, weights = folder / CONFIG, folder / MODEL
+    if not path.is_file():
         raise FileNotFoundError(
             f"{folder} holds no saved network: {CONFIG} is missing. Save one with save_pretrained."
         )
-    config = read_description(folder / CONFIG, FORMAT, VERSION)
-    weights = folder / WEIGHTS
+    config = _read_description(path, FORMAT, VERSION)
     forms, _ = read_header(weights, inside=folder)
+    stored = {k: (form.dtype.is_floating_point, form.shape) for k, form in forms.items()}
     room = room_for(weights.stat().st_size)
     try:
         record = from_plain(Record, config["record"], "record")
         reader = LatentReader(**config["reader"])
         example = example_inputs(record.inputs)
-        # First without memory, for a few bytes of JSON may ask for any amount of it. The terms of
-        # polynomials are whole numbers, and are read before the rest.
-        index, _ = read_file(weights, wanted=_is_index)
+        # The terms of polynomials are whole numbers, and are read before the rest.
+        index, _ = read_file(weights, wanted=lambda k, f: _of_head(k) and f.dtype == torch.int64)
         with TensorGuard():
             drawn = nn.ModuleDict(_behind(config, index))
     except UNREADABLE as error:
-        raise _not_described(folder, error) from None
-    stored = {k: _form(f) for k, f in forms.items() if _of_head(k)}
-    _compare(folder, _forms(drawn), stored)
+        raise _not_described(path, error) from None
+    _compare(folder, _forms(drawn), {k: form for k, form in stored.items() if _of_head(k)})
     if backbone is None:
-        backbone = _backbone(folder, record, forms, room)
-    _refuse_size(folder, drawn, room)
-    # clones, for tensors in a file lie unaligned, and kernels then round differently
+        backbone = _backbone(folder, record, stored, room)
+    _refuse_size(path, drawn, room)
+    # clones, because tensors in a file lie unaligned, and kernels then round differently
     state = {k: t.clone() for k, t in read_weights(weights, inside=folder).items()}
     try:
         if record.cut not in dict(backbone.named_modules()):
@@ -99,41 +121,36 @@ def load_network(directory: str | Path, backbone: nn.Module | None = None) -> Cu
         distances = behind.get("distances")
         network.distances = distances if isinstance(distances, ClassDistances) else None
     except UNREADABLE as error:
-        raise _not_described(folder, error) from None
-    _compare(folder, _forms(network), {k: _form(f) for k, f in forms.items()})
+        raise _not_described(path, error) from None
+    _compare(folder, _forms(network), stored)
     with torch.no_grad():
         network.load_state_dict(state, assign=True)  # keeps the dtypes of the file
     for p in network.backbone.parameters():
         p.requires_grad_(False)
-    # last, for what does not fit together at all has a better sentence
-    check_tied(folder / CONFIG, config, state, VERSION)
+    # last, because what does not fit together at all has a better sentence
+    _check_tied(path, config, state, VERSION)
     return network.eval()
 
 
-def tied(description: Mapping[str, Any], state: Mapping[str, Tensor]) -> dict[str, Any]:
-    """The description with a digest of itself and of the weights that it goes with."""
-    # as it will be read again: a tuple becomes a list
-    plain = json.loads(json.dumps(dict(description)))
-    return plain | {"digest": digest(sorted(state.items()), plain)}
-
-
-def check_tied(
-    path: Path, description: Mapping[str, Any], state: Mapping[str, Tensor], version: int
-) -> None:
-    """Raise unless description and weights are as they were written together.
-
-    Files of the version before have no digest.
-    """
-    plain = {name: value for name, value in description.items() if name != "digest"}
-    if description.get("version") == version and description != tied(plain, state):
+def _behind(config: Mapping[str, Any], state: Mapping[str, Tensor]) -> dict[str, nn.Module]:
+    """Make what a description puts behind the cut, of the right shapes, without its state."""
+    arguments = dict(config["head"])
+    own = {k.removeprefix("head."): t for k, t in state.items() if k.startswith("head.")}
+    try:
+        kind = HEADS[arguments.pop("kind")]
+    except UnknownName:
         raise ValueError(
-            f"{path} and the weights beside it were not written together: one of them was changed "
-            "or replaced. Take both from the same folder, or save the network again."
-        )
+            f"there is no head {config['head']['kind']!r}; if it is defined elsewhere, import the "
+            "module that defines it first"
+        ) from None
+    behind: dict[str, nn.Module] = {"head": kind.from_config(arguments, own)}
+    if "distances" in config:
+        behind["distances"] = ClassDistances.from_config(config["distances"], state, "distances.")
+    return behind
 
 
-def _backbone(folder: Path, record: Record, forms: Mapping[str, Form], room: int) -> nn.Module:
-    """The uncut network, made once it is known that the weights are of such a network."""
+def _backbone(folder: Path, record: Record, stored: Mapping[str, Any], room: int) -> nn.Module:
+    """Make the uncut network once it is known that the weights are of such a network."""
     if record.source is None:
         raise ValueError(
             f"The backbone in {folder} is of a class of its own. Make the uncut network and "
@@ -144,24 +161,117 @@ def _backbone(folder: Path, record: Record, forms: Mapping[str, Form], room: int
     whole = {
         f"backbone.{inner}{k}": f for inner in ("", "model.") for k, f in _forms(drawn).items()
     }
-    stored = {k: _form(f) for k, f in forms.items() if not _of_head(k)}
+    stored = {k: form for k, form in stored.items() if not _of_head(k)}
     _compare(folder, {k: whole[k] for k in stored if k in whole}, stored)
-    _refuse_size(folder, drawn, room)
+    _refuse_size(folder / CONFIG, drawn, room)
     return rebuild(record.source, room)
 
 
-def _refuse_size(folder: Path, network: nn.Module, room: int) -> None:
+def _refuse_size(path: Path, network: nn.Module, room: int) -> None:
     size = bytes_of(network)
     if size > room:
         raise ValueError(
-            f"{folder / CONFIG} describes a network of {format_bytes(size)}, far more than the "
-            f"weights beside it. If you trust it, make the uncut network and pass it: "
+            f"{path} describes a network of {format_bytes(size)}, far more than the weights beside "
+            "it. If you trust it, make the uncut network and pass it: "
             "from_pretrained(directory, backbone=network)."
         )
 
 
-def read_description(path: Path, format: str, version: int) -> dict[str, Any]:
-    """The JSON object in a file, if it is marked with this format and version or the last one."""
+def _compare(folder: Path, expected: Mapping[str, Any], stored: Mapping[str, Any]) -> None:
+    if expected != stored:
+        names = expected.keys() | stored.keys()
+        wrong = sorted(k for k in names if expected.get(k) != stored.get(k))
+        raise ValueError(
+            f"The weights in {folder} do not fit the network of its {CONFIG}: {len(wrong)} tensors "
+            f"differ, among them {', '.join(wrong[:3])}."
+        )
+
+
+def _forms(network: nn.Module) -> dict[str, tuple[bool, tuple[int, ...]]]:
+    """Return of every tensor whether it holds floats, and its shape."""
+    return {k: (t.is_floating_point(), tuple(t.shape)) for k, t in network.state_dict().items()}
+
+
+def _of_head(name: str) -> bool:
+    return name.startswith(("head.", "distances."))
+
+
+# --- uncut networks ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class UncutNetwork:
+    """A whole network with its inputs, classes and preprocessing."""
+
+    model: nn.Module = field(metadata={"plain": False})  # its weights have a file of their own
+    source: ModelRecord  # how to make it again; see vinets.models.source_of
+    inputs: dict[str, Any]  # shapes and dtypes; see vinets.models.facts.input_fields
+    classes: tuple[str, ...]
+    preprocessing: Preprocessing | None  # how an image becomes an input
+    training: dict[str, Any]  # recipe, data and results, for the record
+
+
+def write_uncut(folder: Path, uncut: UncutNetwork) -> None:
+    """Write the weights, then the description that makes the folder complete."""
+    data = uncut.training.get("data")
+    # in the weights, too, which are used without the folder as well
+    notes = {NOTE: as_note(data)} if isinstance(data, dict) else {}
+    save_weights(uncut.model, folder / WEIGHTS, notes)
+    description = {"format": UNCUT_FORMAT, "version": UNCUT_VERSION, **as_plain(uncut)}
+    write_json(folder / DESCRIPTION, _tied(description, uncut.model.state_dict()))
+
+
+def read_uncut(folder: Path) -> UncutNetwork:
+    """Read what :func:`write_uncut` wrote; other files are refused in one sentence."""
+    path, weights = folder / DESCRIPTION, folder / WEIGHTS
+    values = _read_description(path, UNCUT_FORMAT, UNCUT_VERSION)
+    try:
+        source, inputs, classes = values["source"], values["inputs"], classes_of(values["classes"])
+        example_inputs(inputs)
+        reading = values["preprocessing"]
+        preprocessing = None if reading is None else Preprocessing.from_dict(reading)
+        room = room_for(weights.stat().st_size)
+        check_weights(sketch(source, room), weights, inside=folder)
+        model = rebuild(source, room)
+    except UnnamedFile:
+        raise  # it says what to do
+    except UNREADABLE as error:
+        raise _not_described(path, error) from None
+    load_weights(model, weights, inside=folder)
+    _check_tied(path, values, read_weights(weights, inside=folder), UNCUT_VERSION)
+    training = values.get("training")
+    training = training if isinstance(training, dict) else {}
+    remember_training(model, training.get("data"))
+    return UncutNetwork(model, source, inputs, classes, preprocessing, training)
+
+
+# --- descriptions -----------------------------------------------------------------------------
+
+
+def _tied(description: Mapping[str, Any], state: Mapping[str, Tensor]) -> dict[str, Any]:
+    """Return the description with a digest of itself and of the weights that it goes with."""
+    # as it will be read again: a tuple becomes a list
+    plain = json.loads(json.dumps(dict(description)))
+    return plain | {"digest": digest(sorted(state.items()), plain)}
+
+
+def _check_tied(
+    path: Path, description: Mapping[str, Any], state: Mapping[str, Tensor], version: int
+) -> None:
+    """Raise unless description and weights are as they were written together.
+
+    Files of the version before have no digest.
+    """
+    plain = {name: value for name, value in description.items() if name != "digest"}
+    if description.get("version") == version and description != _tied(plain, state):
+        raise ValueError(
+            f"{path} and the weights beside it were not written together: one of them was changed "
+            "or replaced. Take both from the same folder, or save the network again."
+        )
+
+
+def _read_description(path: Path, format: str, version: int) -> dict[str, Any]:
+    """Read the JSON object in a file, if it is marked with this format and version or the last."""
     values = read_json(path, inside=path.parent)
     if not isinstance(values, dict) or values.get("format") != format:
         raise ValueError(f"{path} does not describe a network of vinets.")
@@ -173,56 +283,6 @@ def read_description(path: Path, format: str, version: int) -> dict[str, Any]:
     return values
 
 
-def _behind(config: Mapping[str, Any], state: Mapping[str, Tensor]) -> dict[str, nn.Module]:
-    """What a network's description puts behind the cut, of the right shapes, without its state."""
-    behind: dict[str, nn.Module] = {"head": _head(config["head"], state)}
-    if "distances" in config:
-        behind["distances"] = ClassDistances.from_config(config["distances"], state, "distances.")
-    return behind
-
-
-def _head(config: Mapping[str, Any], state: Mapping[str, Tensor]) -> Head:
-    """The head of a network's description, of the right shapes; its state is not loaded yet."""
-    arguments = {name: value for name, value in config.items() if name != "kind"}
-    own = {k.removeprefix("head."): t for k, t in state.items() if k.startswith("head.")}
-    try:
-        kind = HEADS[config["kind"]]
-    except UnknownName:
-        raise ValueError(
-            f"there is no head {config['kind']!r}; if it is defined elsewhere, import the module "
-            "that defines it first"
-        ) from None
-    return kind.from_config(arguments, own)
-
-
-def _not_described(folder: Path, error: Exception) -> ValueError:
+def _not_described(path: Path, error: Exception) -> ValueError:
     reason = reason_of(f"no {error}" if isinstance(error, KeyError) else error)
-    return ValueError(
-        f"{folder / CONFIG} does not describe a network that this release can make: {reason}."
-    )
-
-
-def _compare(folder: Path, expected: Mapping[str, Any], found: Mapping[str, Any]) -> None:
-    if expected != found:
-        wrong = sorted(k for k in expected.keys() | found.keys() if expected.get(k) != found.get(k))
-        raise ValueError(
-            f"The weights in {folder} do not fit the network of its {CONFIG}: {len(wrong)} tensors "
-            f"differ, among them {', '.join(wrong[:3])}."
-        )
-
-
-def _forms(network: nn.Module) -> dict[str, tuple[bool, tuple[int, ...]]]:
-    state = network.state_dict()
-    return {k: _form(Form(t.dtype, tuple(t.shape))) for k, t in state.items()}
-
-
-def _form(form: Form) -> tuple[bool, tuple[int, ...]]:
-    return form.dtype.is_floating_point, form.shape
-
-
-def _of_head(name: str) -> bool:
-    return name.startswith(("head.", "distances."))
-
-
-def _is_index(name: str, form: Form) -> bool:
-    return _of_head(name) and form.dtype == torch.int64
+    return ValueError(f"{path} does not describe a network that this release can make: {reason}.")

@@ -1,26 +1,23 @@
-"""What every export format can do, and the graph that they start from."""
+"""Files for other runtimes: what every export format can do, and such a file as a network."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, Self, TypeAlias
 
 import torch
 from torch import Tensor, nn
-from torch.fx.experimental.proxy_tensor import make_fx
 
-from vinets.core.device import logits_of, tensors_of
+from vinets.core.device import logits_of
+from vinets.core.files import parse_json
 from vinets.core.registry import Registry
-from vinets.latent.cut import StoppedNetwork
-from vinets.latent.reader import first_tensor
-from vinets.models.facts import Record, example_inputs
+from vinets.core.tensors import facts_of
+from vinets.data.images import Preprocessing
+from vinets.models.facts import Record, remember_training
 from vinets.models.libraries.base import import_optional
 from vinets.networks.network import CutNetwork
-
-if TYPE_CHECKING:
-    from vinets.networks.exported import ExportedNetwork
 
 Runner: TypeAlias = Callable[[tuple[Tensor, ...]], Tensor]
 """From inputs by position, on the CPU, to logits."""
@@ -78,7 +75,7 @@ class ExportFormat(ABC):
         """Read the file, and run it: what :meth:`write` wrote is checked by this."""
 
     def open(self, path: Path) -> ExportedNetwork:
-        """A file that anybody may have written as a network; this must not run code from it."""
+        """Open a file that anybody may have written; this must not run code from it."""
         raise ValueError(
             f"{path} is not opened, for a file of {self.title} may hold code. "
             "Pass the folder that it was made from, or an ONNX file."
@@ -91,70 +88,78 @@ class ExportFormat(ABC):
 
 
 def suffixes() -> dict[str, str]:
-    """Names of the formats by suffix, the same whichever file was imported first."""
+    """Return the names of the formats by suffix, the same whichever file was imported first."""
     backwards = sorted(EXPORT_FORMATS, reverse=True)  # the first of a suffix is written last
-    found = {EXPORT_FORMATS[name].suffix: name for name in backwards}
-    return dict(sorted(found.items(), key=lambda pair: pair[1]))
+    names = {EXPORT_FORMATS[name].suffix: name for name in backwards}
+    return dict(sorted(names.items(), key=lambda pair: pair[1]))
 
 
-def metadata_of(network: Network) -> dict[str, Any]:
-    """What a file should tell about the network, for JSON; the ``data`` it was trained on, too."""
-    told = network.record
-    return {"classes": list(told.classes), "preprocessing": told.preprocessing, "data": told.data}
+class ExportedNetwork(nn.Module):
+    """A file that its runtime runs on the CPU, with as many threads as torch has.
 
+    Parameters
+    ----------
+    runtime, precision : str
+        What runs it, and in which numbers: float32, float16 or int8.
+    inputs : dict
+        Shapes and dtypes; see :func:`vinets.models.facts.input_fields`.
+    notes : dict of str to str
+        JSON that the file holds about its ``classes``, its ``preprocessing`` and the ``data`` that
+        it was trained on. Anybody may have written it.
+    size : int
+        Bytes of the file.
+    start : function
+        From a number of threads to a runner.
+    """
 
-def program_of(network: Network) -> torch.export.ExportedProgram:
-    """The network as a graph of tensor operations, its inputs by position, of any batch size."""
-    # Two examples, for a batch of one would be taken for a constant.
-    inputs = tuple(tensors_of(example_inputs(network.record.inputs, batch=2)))
-    with torch.no_grad():
-        module = _Positional(network, inputs).eval()
-        batch = torch.export.Dim("batch")
-        shapes = (tuple({0: batch} for _ in inputs),)  # one argument, *inputs
-        return torch.export.export(module, inputs, dynamic_shapes=shapes, strict=False)
-
-
-def tensor_backbone(network: CutNetwork, inputs: tuple[Tensor, ...]) -> nn.Module:
-    """The backbone as a function of tensors, for exporters."""
-    module = _Backbone(network.backbone, tuple(network.record.inputs))
-    if not isinstance(network.backbone, StoppedNetwork):
-        return module
-    # Its pass is ended by an exception. Exporters keep a stack of the modules that they
-    # are in, and would lose count, so they get the operations of one pass instead.
-    return make_fx(
-        module,
-        tracing_mode="symbolic",
-        pre_dispatch=True,  # whole operators, such as attention
-        _allow_non_fake_inputs=True,  # the weights
-    )(*inputs)
-
-
-class _Positional(nn.Module):
-    """The network as a function of tensors."""
-
-    def __init__(self, network: Network, inputs: tuple[Tensor, ...]) -> None:
+    def __init__(
+        self,
+        runtime: str,
+        precision: str,
+        inputs: Mapping[str, Any],
+        notes: Mapping[str, str],
+        size: int,
+        start: Callable[[int], Runner],
+    ) -> None:
         super().__init__()
-        if isinstance(network, CutNetwork):
-            self.backbone = tensor_backbone(network, inputs)
-            self.reader: nn.Module = network.reader
-            self.head: nn.Module = network.head
-            return
-        self.backbone = _Backbone(network, tuple(network.record.inputs))
-        self.reader, self.head = nn.Identity(), nn.Identity()
+        self.runtime, self.precision, self.size = runtime, precision, size
+        self.inputs = dict(inputs)
+        try:
+            self.classes = classes_of(parse_json(notes.get("classes", "[]")))
+            values = parse_json(notes.get("preprocessing", "null"))
+            self.preprocessing = None if values is None else Preprocessing.from_dict(values)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"its notes on classes or preprocessing are broken, {error}") from None
+        remember_training(self, facts_of(notes, "data"))
+        self._start = start
+        self._threads = torch.get_num_threads()
+        self._run = start(self._threads)
 
-    def forward(self, *inputs: Tensor) -> Tensor:
-        logits: Tensor = self.head(self.reader(self.backbone(*inputs)))
-        return logits
+    def forward(self, x: Tensor | None = None, **named: Tensor) -> Tensor:
+        if torch.get_num_threads() != self._threads:
+            self._threads = torch.get_num_threads()
+            self._run = self._start(self._threads)
+        inputs = tuple(named[name] for name in self.inputs) if x is None else (x,)
+        logits = self._run(tuple(tensor.cpu().contiguous() for tensor in inputs))
+        return logits.to(inputs[0].device)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self  # a runtime cannot be copied, and a run does not change it
 
 
-class _Backbone(nn.Module):
-    """The backbone as a function of tensors, given in the order of their ``names``."""
+def classes_of(values: Any) -> tuple[str, ...]:
+    """Return the names of classes that a file holds, or raise."""
+    if not isinstance(values, list) or not all(isinstance(name, str) for name in values):
+        raise ValueError("the classes are no names")
+    return tuple(values)
 
-    def __init__(self, model: nn.Module, names: tuple[str, ...]) -> None:
-        super().__init__()
-        self.model, self.names = model, names
 
-    def forward(self, *inputs: Tensor) -> Tensor:
-        if self.names == ("",):
-            return first_tensor(self.model(*inputs))
-        return first_tensor(self.model(**dict(zip(self.names, inputs, strict=True))))
+def open_exported(path: str | Path) -> ExportedNetwork:
+    """Open a file of a format that can be read without running code from it.
+
+    ValueError says in one sentence what is wrong with a file.
+    """
+    path = Path(path)
+    kind = EXPORT_FORMATS[suffixes()[path.suffix.lower()]]()
+    kind.require()
+    return kind.open(path)

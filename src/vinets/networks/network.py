@@ -16,7 +16,7 @@ from vinets.heads.class_distances import ClassDistances
 from vinets.latent.reader import LatentReader
 from vinets.models.facts import Record, example_inputs
 
-# what counts as a layer where the last layers are tuned; a norm goes with the layer before it
+# The layers that are counted where the last ones are tuned; a norm goes with the one before it.
 WEIGHTED = (nn.modules.conv._ConvNd, nn.Linear, nn.Embedding, nn.MultiheadAttention)
 
 
@@ -80,7 +80,7 @@ class CutNetwork(nn.Module):
         self.backbone.eval().requires_grad_(False)
 
     def latents(self, x: Tensor | None = None, **named: Tensor) -> Tensor:
-        """What flows through the cut, (B, C, P)."""
+        """Return what flows through the cut, (B, C, P)."""
         output = self.backbone(**named) if x is None else self.backbone(x)
         return self.reader(output)
 
@@ -88,7 +88,7 @@ class CutNetwork(nn.Module):
         return self.head(self.latents(x, **named))
 
     def distance(self, x: Tensor | None = None, **named: Tensor) -> Tensor:
-        """How far inputs are from every class, (B, K): the Christoffel functions, each 1 or more.
+        """Return how far inputs are from every class, (B, K): Christoffel functions, at least 1.
 
         They belong to the head of a network that was built without training, or were given to
         the network by :func:`vinets.attach_distances`.
@@ -101,11 +101,11 @@ class CutNetwork(nn.Module):
                 "This network knows no distances to its classes. Fit them with "
                 "vinets.attach_distances(network, train_data)."
             )
-        found: Tensor = distances(self.latents(x, **named).mean(-1))
-        return found
+        values: Tensor = distances(self.latents(x, **named).mean(-1))
+        return values
 
     def folded(self) -> Self:
-        """The network for inference: statistics of training folded into plain coefficients.
+        """Return the network for inference, statistics of training folded into coefficients.
 
         Outputs agree up to rounding. The backbone is shared, the head is new.
         """
@@ -115,7 +115,7 @@ class CutNetwork(nn.Module):
         return result.eval()
 
     def parts(self) -> dict[str, int]:
-        """How many parameters each part stores: backbone, projection, monomials, ..."""
+        """Count the parameters that each part stores: backbone, projection, monomials, ..."""
         stored = sum(p.numel() for p in self.backbone.parameters())
         parts = {"backbone": stored} | self.head.parts()
         if self.distances is not None:
@@ -171,7 +171,7 @@ class VINet(CutNetwork):
 
 
 def _called(network: nn.Module, inputs: Inputs) -> list[tuple[str, nn.Module]]:
-    """Modules without children by name, in the order in which a forward pass calls them."""
+    """Return modules without children by name, in the order in which a forward pass calls them."""
     names = {module: name for name, module in network.named_modules() if not any(module.children())}
     called: dict[str, nn.Module] = {}
 
@@ -185,5 +185,5 @@ def _called(network: nn.Module, inputs: Inputs) -> list[tuple[str, nn.Module]]:
 
 
 def network_of(backbone: nn.Module, reader: LatentReader, head: Head, record: Record) -> CutNetwork:
-    """A :class:`VINet` if the polynomials come from class ideals, else a :class:`CutNetwork`."""
+    """Make a :class:`VINet` if the polynomials come from class ideals, else a CutNetwork."""
     return (VINet if head.from_ideals else CutNetwork)(backbone, reader, head, record)

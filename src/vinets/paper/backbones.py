@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from vinets.heads import HEADS, VanishingHead
-from vinets.models.presets import PRESETS, SIZES
+from vinets.models.networks import PRESETS, SIZES
 
 READINGS: dict[str, dict[str, Any]] = {
     "plain components, mean square ≤ 0.1": {},
@@ -89,7 +89,7 @@ def _layers(*blocks: int) -> tuple[str, ...]:
 
 def _presets(name: str) -> dict[str, str]:
     """Cut of every preset of the paper, smallest network first."""
-    return {preset.name: preset.cut for preset in PRESETS.values() if preset.backbone == name}
+    return {preset: cut for preset, (network, cut) in PRESETS.items() if network == name}
 
 
 _CHOICES: dict[str, dict[str, Any]] = {

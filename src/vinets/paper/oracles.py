@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from vinets.models.presets import SIZES
+from vinets.models.networks import SIZES
 from vinets.paper.accuracy import ALGORITHMS, ORACLE_COLUMNS, oracle_row
 from vinets.paper.backbones import Backbone
 from vinets.paper.evidence import Judged, count

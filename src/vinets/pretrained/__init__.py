@@ -20,7 +20,7 @@ from vinets.core.plain import nearest
 PREFIX = "vinets/"
 HERE = Path(__file__).parent
 CARD, RECIPES, EXAMPLE = "card.json", "recipes.json", "example.png"
-MOST = 32 << 20  # bytes of a file
+MAX_FILE_BYTES = 32 << 20
 RENAMED = {  # names of vinets 0.2
     "vinets/digits-cnn-best": "vinets/digits-cnn-products",
     "vinets/resnet18-cifar10-best": "vinets/resnet18-cifar10-products",
@@ -30,7 +30,7 @@ RENAMED = {  # names of vinets 0.2
 
 
 def names() -> tuple[str, ...]:
-    """The networks there are.
+    """Return the names of the networks.
 
     Examples
     --------
@@ -41,12 +41,12 @@ def names() -> tuple[str, ...]:
 
 
 def is_name(spec: str | Path) -> bool:
-    """Whether ``spec`` means a network of the package; a folder of that name goes before it."""
+    """Say whether ``spec`` means a network of the package; a folder of that name comes first."""
     return isinstance(spec, str) and spec.startswith(PREFIX) and not Path(spec).exists()
 
 
 def facts(name: str) -> Mapping[str, Any]:
-    """What the card of a network tells: data, head, accuracy, parameters, speed, how it was made.
+    """Return the facts on the card of a network: data, head, accuracy, parameters, speed, command.
 
     Examples
     --------
@@ -57,26 +57,25 @@ def facts(name: str) -> Mapping[str, Any]:
 
 
 def find(name: str) -> Path:
-    """The folder of a network, all of whose files are as they were made."""
+    """Return the folder of a network, all of whose files are as they were made."""
     entry, folder = _entry(name), HERE / name.removeprefix(PREFIX)
     for file, digest in entry["files"].items():
         path = folder / file
-        found = hashlib.sha256(read_bytes(path, MOST)).hexdigest() if path.is_file() else None
-        if found != digest:
-            told = "is missing" if found is None else f"is not as {name} was published"
-            raise ValueError(f"{path} {told}. Install vinets again.")
+        if not path.is_file():
+            raise ValueError(f"{path} is missing. Install vinets again.")
+        if hashlib.sha256(read_bytes(path, MAX_FILE_BYTES)).hexdigest() != digest:
+            raise ValueError(f"{path} is not as {name} was published. Install vinets again.")
     return folder
 
 
 def example(name: str) -> Path | None:
-    """A picture to try the network with, where there is one."""
+    """Return a picture to try the network with, where there is one."""
     return find(name) / EXAMPLE if EXAMPLE in _entry(name)["files"] else None
 
 
 def expected(recipe: str) -> Mapping[str, Any] | None:
-    """What came of training by a recipe: accuracies on the test part, and where that was done."""
-    known = read_json(HERE / RECIPES)
-    return known.get(recipe)
+    """Return what training by a recipe gave: accuracies on the test part, and on which machine."""
+    return read_json(HERE / RECIPES).get(recipe)
 
 
 def _entry(name: str) -> Mapping[str, Any]:

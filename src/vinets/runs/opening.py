@@ -31,10 +31,9 @@ from vinets.models import (
 from vinets.models.facts import Record, example_inputs, input_fields, trained_on
 from vinets.models.libraries.file import UnnamedFile
 from vinets.models.weights import refuse_pickled
-from vinets.networks.files import CONFIG
+from vinets.networks.files import CONFIG, DESCRIPTION, read_uncut
 from vinets.networks.network import CutNetwork
 from vinets.networks.seen import load_trained, refuse_seen
-from vinets.networks.uncut import DESCRIPTION, read_uncut
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from vinets.core.progress import progress_of
 from vinets.core.settings import LatentOptions, TrainingOptions
 from vinets.heads import HEADS, ProductsHead, ProductsOptions, ReLUUnits, VanishingHead
 from vinets.latent.cut import CutPoint, cut_points
-from vinets.models.presets import SIZES
+from vinets.models.networks import SIZES
 from vinets.models.records import source_of, spec_of
 from vinets.networks.network import CutNetwork
 from vinets.runs.context import CutContext

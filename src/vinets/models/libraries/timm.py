@@ -27,15 +27,8 @@ SHAPE_OPTIONS = frozenset(
         *("num_classes", "in_chans", "img_size", "global_pool", "output_stride", "patch_size"),
         *("drop_rate", "drop_path_rate", "proj_drop_rate", "attn_drop_rate", "pos_drop_rate"),
         *("embed_dim", "embed_dims", "depth", "depths", "dims", "num_heads", "mlp_ratio", "widths"),
-        *(
-            "layers",
-            "channels",
-            "cardinality",
-            "base_width",
-            "width",
-            "bottle_ratio",
-            "num_features",
-        ),
+        *("layers", "channels", "cardinality", "base_width", "width", "bottle_ratio"),
+        "num_features",
         *("stem_width", "stem_type", "stem_size", "stem_chs", "avg_down", "block_reduce_first"),
         *("class_token", "reg_tokens", "pos_embed", "no_embed_class", "pre_norm", "fc_norm"),
         *("init_values", "ls_init_value", "qkv_bias", "qk_norm", "conv_mlp", "use_grn", "norm_eps"),
@@ -68,8 +61,7 @@ class Timm(Library):
     def candidates(self, model: Any) -> Iterator[tuple[str | None, Options]]:
         if not self.defines(model):
             return
-        settings = getattr(model, "pretrained_cfg", None) or getattr(model, "default_cfg", None)
-        name = settings.get("architecture") if isinstance(settings, dict) else None
+        name = _settings(model).get("architecture")
         known = {key: getattr(model, key, None) for key in ("num_classes", "in_chans")}
         pool = getattr(model, "global_pool", None)
         shaping = {
@@ -80,13 +72,17 @@ class Timm(Library):
             yield name, {key: value for key, value in options.items() if value is not None}
 
     def normalisation(self, model: Any, weights: Path | None) -> Normalisation | None:
-        settings = getattr(model, "pretrained_cfg", None) or getattr(model, "default_cfg", None)
-        if not isinstance(settings, dict):
-            return None
+        settings = _settings(model)
         return pair_of(settings.get("mean"), settings.get("std"))
 
     def with_channels(self, name: str, channels: int) -> Options:
         return {} if channels == 3 else {"in_chans": channels}
+
+
+def _settings(model: Any) -> dict[str, Any]:
+    """Return how timm describes a network, as far as it does."""
+    settings = getattr(model, "pretrained_cfg", None) or getattr(model, "default_cfg", None)
+    return settings if isinstance(settings, dict) else {}
 
 
 def import_timm() -> ModuleType:
