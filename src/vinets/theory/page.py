@@ -276,7 +276,7 @@ def layers_figure(uncut: Complexity, networks: Mapping[str, Complexity]) -> Figu
     names = [layer.name for layer in uncut.layers]
     series = []
     for name, complexity in every.items():
-        factors = [layer.lipschitz * layer.spectral for layer in complexity.layers]
+        factors = complexity.factors
         count = factors.index(0) if 0 in factors else len(factors)  # a zero has no logarithm
         x = list(range(count))
         y = list(accumulate(math.log10(factor) for factor in factors[:count]))
