@@ -39,8 +39,8 @@ from vinets.measure import evaluate, intrinsic_dimension
 from vinets.models import PRESETS, create_model, digits_cnn, load_weights
 from vinets.models.networks import SIZES
 from vinets.theory import Complexity, Study, polynomial_bounds, study
+from vinets.theory.bounds import inex, subsets
 from vinets.theory.complexity import spectral_complexity
-from vinets.theory.inex import inex, subsets
 from vinets.theory.layers import read_layers
 from vinets.theory.norms import LinearLayer, spectral_norm, two_one_norm
 

@@ -34,8 +34,7 @@ def _classifier_has(method: str) -> Callable[[Any], bool]:
     return check
 
 
-def _default() -> VanishingIdeal:
-    return ABM(psi=0.01, max_degree=3)
+DEFAULT = ABM(psi=0.01, max_degree=3)  # never fitted itself
 
 
 class VanishingIdealClassifier(ClassifierMixin, BaseEstimator):
@@ -97,7 +96,7 @@ class VanishingIdealClassifier(ClassifierMixin, BaseEstimator):
     def set_params(self, **params: Any) -> Self:
         """Set parameters; those of the default estimator, such as ``estimator__psi``, too."""
         if self.estimator is None and any(name.startswith("estimator__") for name in params):
-            params = {"estimator": _default()} | params
+            params = {"estimator": clone(DEFAULT)} | params
         super().set_params(**params)
         return self
 
@@ -106,12 +105,12 @@ class VanishingIdealClassifier(ClassifierMixin, BaseEstimator):
         """The polynomials of every class in the features as they came, with their names."""
         check_is_fitted(self)
         names = getattr(self, "feature_names_in_", None)
-        found = {}
+        generators = {}
         for label, ideal in self.ideals_:
             own = ideal.generators_
             own = own if self.scaler_ is None else own.unscaled(self.scaler_)
-            found[label] = own if names is None else own.named(names)
-        return found
+            generators[label] = own if names is None else own.named(names)
+        return generators
 
     def fit(self, X: Any, y: Any) -> Self:
         """Fit one ideal per class and the classifier on their features."""
@@ -128,7 +127,7 @@ class VanishingIdealClassifier(ClassifierMixin, BaseEstimator):
         if self.scale == "minmax":
             self.scaler_ = MinMaxScaler((-1, 1), clip=True).fit(X)
         points = self._scaled(X)
-        chosen = _default() if self.estimator is None else self.estimator
+        chosen = DEFAULT if self.estimator is None else self.estimator
         self.ideals_ = fit_class_ideals(points, y, chosen, device=self.device, n_jobs=self.n_jobs)
         if self.ideals_.n_generators == 0:
             raise ValueError(
@@ -156,7 +155,7 @@ class VanishingIdealClassifier(ClassifierMixin, BaseEstimator):
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Predict labels (m,)."""
-        features = self.features(X)
+        features = self.features(X)  # first, because it checks that there was a fit
         return self.classifier_.predict(features)
 
     @available_if(_classifier_has("decision_function"))

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 import zipfile
 from pathlib import Path
 
 import pytest
 import torch
-
-sys.path.insert(0, str(Path(__file__).parents[2]))  # benchmarks are no part of the package
 
 from benchmarks.elsewhere import HEADS, NEWSGROUPS, PLACES, main, table, trials, write_idx
 from vinets.data import ImageSource, Preprocessing, load_data

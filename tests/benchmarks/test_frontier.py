@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import random
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[2]))  # benchmarks are no part of the package
 
 from benchmarks.rivals.figure import left_out, save
 from benchmarks.rivals.frontier import COSTS, compared, frontier, frontier_table, name_of

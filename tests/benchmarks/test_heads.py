@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import shutil
-import sys
-from pathlib import Path
 
 import pytest
 import torch
 from torch import nn
 from torch._inductor.utils import run_and_get_code
 
+from benchmarks import heads
 from vinets.heads import PooledHead, ProductsHead
 from vinets.latent import LatentReader
 from vinets.networks import CutNetwork, Record
-
-sys.path.insert(0, str(Path(__file__).parents[2]))
-from benchmarks import heads
 
 CUT = ("resnet18", "layer3.1.bn2")
 

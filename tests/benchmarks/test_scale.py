@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import json
-import sys
-from pathlib import Path
 
 import pytest
 import torch
-
-sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from benchmarks import imagenet, imagenet_plan, resnet50, streaming
 from vinets.models.libraries.timm import import_timm

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from benchmarks.theory import amplification, cancellation
-from vinets.theory.inex import subsets
+from vinets.theory.bounds import subsets
 
 
 def test_cancellation_grows_with_the_degree_and_with_the_rounding():

@@ -12,15 +12,14 @@ import numpy as np
 import pytest
 from pages import ReadPage, loads_nothing
 
-ROOT = Path(__file__).parents[2]
-sys.path.insert(0, str(ROOT))
+from benchmarks.tables import PAGES, fill
+from vinets import OAVI
+from vinets.heads import ProductsHead
+from vinets.paper.page import read_results
+from vinets.report.figures import figure_data
+from vinets.report.formats import cell, paper_cell
 
-from benchmarks.tables import PAGES, fill  # noqa: E402
-from vinets import OAVI  # noqa: E402
-from vinets.heads import ProductsHead  # noqa: E402
-from vinets.paper.page import read_results  # noqa: E402
-from vinets.report.figures import figure_data  # noqa: E402
-from vinets.report.formats import cell, paper_cell  # noqa: E402
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
@@ -71,12 +70,21 @@ def test_on_an_index_the_readme_links_to_nothing_that_is_not_there(monkeypatch):
     assert "![" not in shown and shown.startswith("# vinets\n")
 
 
-def test_the_python_of_the_readme_runs(capsys, tmp_path, monkeypatch):
-    text = (ROOT / "README.md").read_text()
-    (block,) = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
-    monkeypatch.chdir(tmp_path)
+def run_python(page: str) -> dict:
+    """Run the Python of a page, block after block, and return the names that it leaves."""
     names: dict = {}
-    exec(compile(block, "README.md", "exec"), names)
+    for block in re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), flags=re.DOTALL):
+        exec(compile(block, page, "exec"), names)
+    return names
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def test_the_python_of_the_readme_runs(capsys, tmp_path):
+    names = run_python("README.md")
     assert (tmp_path / "out" / "vinet" / "config.json").is_file()
     assert names["report"].generators_kept == 10 * names["sizes"]["keep"]
     assert str(names["net"].polynomials(label=0)[0]) in capsys.readouterr().out
@@ -92,40 +100,26 @@ def test_the_polynomial_of_the_readme_is_what_comes_out():
 def test_the_python_of_the_page_on_tuning_makes_a_product_head(capsys, monkeypatch):
     short = {**ProductsHead.training_defaults, "epochs": 1}
     monkeypatch.setattr(ProductsHead, "training_defaults", short)
-    text = (ROOT / "docs" / "tuning.md").read_text()
-    (block,) = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
-    names: dict = {}
-    exec(compile(block, "tuning.md", "exec"), names)
-    net = names["net"]
+    net = run_python("docs/tuning.md")["net"]
     assert net.head.kind == "products" and net.record.notes["tuned"] == "backbone"
     assert "x0" in capsys.readouterr().out
 
 
 def test_the_python_of_the_page_on_compressing_finds_a_network(capsys):
-    text = (ROOT / "docs" / "compress.md").read_text()
-    (block,) = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
-    names: dict = {}
-    exec(compile(block, "compress.md", "exec"), names)
+    names = run_python("docs/compress.md")
     assert names["found"].network is not names["model"]
     assert "parameters" in capsys.readouterr().out
 
 
-def test_the_python_of_the_page_on_theory_runs(capsys, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    text = (ROOT / "docs" / "theory.md").read_text()
-    names: dict = {}
-    for block in re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL):
-        exec(compile(block, "theory.md", "exec"), names)
+def test_the_python_of_the_page_on_theory_runs(capsys):
+    names = run_python("docs/theory.md")
     assert names["gap"].abs().max() < 1e-9
     assert names["corollary"].ratio(0.5) > 0
     assert names["found"].advice.sentence in capsys.readouterr().out
 
 
 def test_the_python_of_the_page_on_distances_runs(capsys):
-    text = (ROOT / "docs" / "distance.md").read_text()
-    (block,) = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
-    names: dict = {}
-    exec(compile(block, "distance.md", "exec"), names)
+    names = run_python("docs/distance.md")
     nearest = names["net"].distance(names["x"]).argmin(1)
     assert (nearest == names["y"]).double().mean() > 0.8
     assert "held out" in capsys.readouterr().out

@@ -1,31 +1,21 @@
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 import torch
 from torch import nn
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
-
-
-@pytest.fixture(scope="module")
-def cascade():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(EXAMPLES))
-        import cascade
-    return cascade
+from examples import cascade
 
 
 @pytest.fixture
-def made(cascade):
+def made():
     """A cascade of two random networks, with images and labels."""
     torch.manual_seed(0)
     with torch.no_grad():
         images = torch.randn(200, 6)
-        made = cascade.Cascade(nn.Linear(6, 3), nn.Linear(6, 3)).requires_grad_(False)
-        unclear = made.late(images) + torch.randn(200, 3)
-        return made, images, unclear.argmax(1)
+        network = cascade.Cascade(nn.Linear(6, 3), nn.Linear(6, 3)).requires_grad_(False)
+        unclear = network.late(images) + torch.randn(200, 3)
+        return network, images, unclear.argmax(1)
 
 
 def test_each_image_is_answered_by_one_of_the_networks(made):
@@ -60,7 +50,7 @@ def test_the_threshold_is_the_lowest_that_loses_no_more(made, loss):
     assert all(lost(float(one)) > loss * len(labels) for one in sure[sure < chosen].unique())
 
 
-def test_it_runs(cascade):
+def test_it_runs():
     found = cascade.main(epochs=1, loss=0.5)
     assert list(found) == ["uncut", "VI-Net", "cascade", "leave early"]
     assert all(0 <= share <= 1 for share in found.values())

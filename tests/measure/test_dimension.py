@@ -2,14 +2,11 @@ from __future__ import annotations
 
 import json
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from scipy import stats
-
-sys.path.insert(0, str(Path(__file__).parents[2]))  # benchmarks are no part of the package
 
 from benchmarks.manifolds import sphere_points, swiss_roll, torus_points
 from vinets.core.plain import as_plain

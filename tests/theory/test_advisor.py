@@ -3,7 +3,6 @@ from __future__ import annotations
 import json
 import math
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -15,9 +14,8 @@ from vinets.latent.cut import truncate
 from vinets.models import digits_cnn
 from vinets.models.networks import BasicBlock
 from vinets.theory.advisor import Region, Split, advise, split_at
-from vinets.theory.bounds import kappa, matrix_norms, polynomial_bounds
+from vinets.theory.bounds import encode, kappa, matrix_norms, polynomial_bounds
 from vinets.theory.complexity import spectral_complexity
-from vinets.theory.inex import encode
 from vinets.theory.norms import Complexity, LayerNorms
 
 numbers = st.floats(0.1, 10)
@@ -70,26 +68,6 @@ def test_logarithms_give_the_bound_as_the_formula_stands(region, size, tau):
     assert region.log10_kappa(*size, tau) == pytest.approx(expected, abs=1e-9)
 
 
-@settings(max_examples=30, deadline=None)
-@given(regions, sizes)
-def test_the_largest_tau_is_where_bisection_finds_it(region, size):
-    low, high = -30.0, 30.0
-    for _ in range(80):
-        middle = (low + high) / 2
-        if plain_bound(region, *size, 10**middle) <= 1:
-            low = middle
-        else:
-            high = middle
-    assert region.log10_tau_max(*size) == pytest.approx(low, abs=1e-9)
-
-
-@settings(deadline=None)
-@given(regions, sizes, st.integers(0, 2))
-def test_larger_heads_have_smaller_regions(region, size, place):
-    larger = tuple(number + (index == place) for index, number in enumerate(size))
-    assert region.log10_tau_max(*larger) < region.log10_tau_max(*size)
-
-
 def test_products_that_no_float_holds_are_compared_all_the_same():
     region = Region(chain(200, 1e5), lambda_1=1.0, lambda_2=10.0)
     assert 980 < region.log10_tau_max(2, 10, 16) < 1003
@@ -100,30 +78,19 @@ def test_products_that_no_float_holds_are_compared_all_the_same():
 # --- the bound bounds -------------------------------------------------------------------------
 
 
-@st.composite
-def heads(draw: st.DrawFn):
-    """A random polynomial layer with a final layer, and its norms."""
-    n = draw(st.integers(1, 4))
-    exponents = draw(
-        st.sets(
-            st.tuples(*[st.integers(0, 2)] * n).filter(lambda e: 1 <= sum(e) <= 5),
-            min_size=1,
-            max_size=12,
-        )
-    )
-    terms = TermSet.from_exponents(sorted(exponents, key=sum))
-    generator = torch.Generator().manual_seed(draw(st.integers(0, 10**6)))
-    count, classes = draw(st.integers(1, 8)), draw(st.integers(1, 6))
-    matrix = torch.randn(count, len(terms), generator=generator, dtype=torch.float64)
-    matrix = draw(st.floats(1e-2, 1e2)) * matrix.abs() ** draw(st.sampled_from([0, 5])) * matrix
-    final = torch.randn(classes, count, generator=generator, dtype=torch.float64)
-    return polynomial_bounds(encode(terms, matrix), final), classes
-
-
 @settings(max_examples=100, deadline=None)
-@given(splits, heads(), st.sampled_from(["proved", "stated"]), st.booleans())
-def test_the_bound_is_at_least_the_kappa_of_random_heads(split, head, constant, own_ratio):
-    found, classes = head
+@given(splits, st.data(), st.sampled_from(["proved", "stated"]), st.booleans())
+def test_the_bound_is_at_least_the_kappa_of_random_heads(split, data, constant, own_ratio):
+    powers = st.tuples(st.integers(0, 3), st.integers(0, 2)).filter(any)
+    exponents = data.draw(st.sets(powers, min_size=1, max_size=8))
+    terms = TermSet.from_exponents(sorted(exponents, key=sum))
+    generator = torch.Generator().manual_seed(data.draw(st.integers(0, 10**6)))
+    count, classes = data.draw(st.integers(1, 8)), data.draw(st.integers(1, 6))
+    matrix = torch.randn(count, len(terms), generator=generator, dtype=torch.float64)
+    # High powers leave few large entries.
+    matrix = matrix.abs() ** data.draw(st.sampled_from([0, 5])) * matrix
+    final = torch.randn(classes, count, generator=generator, dtype=torch.float64)
+    found = polynomial_bounds(encode(terms, matrix), final)
     size, final = found.size, found.final
     ratio = max(1.0, final.ratio) if own_ratio else float(classes)
     region = Region(split, final.spectral, ratio, constant)
@@ -150,11 +117,8 @@ def test_no_final_layer_has_a_ratio_above_the_number_of_classes(classes, columns
     generator = torch.Generator().manual_seed(seed)
     matrix = torch.randn(classes, columns, generator=generator, dtype=torch.float64)
     assert 1 - 1e-9 <= matrix_norms(matrix).ratio <= classes * (1 + 1e-9)
-
-
-def test_orthogonal_rows_of_equal_length_attain_that_ratio():
-    rows = np.linalg.qr(np.random.default_rng(0).normal(size=(9, 4)))[0].T
-    assert matrix_norms(torch.from_numpy(5 * rows)).ratio == pytest.approx(4, rel=1e-12)
+    attained = matrix_norms(5 * torch.eye(classes, 9))  # orthogonal rows of equal length
+    assert attained.ratio == pytest.approx(classes, rel=1e-12)
 
 
 # --- splitting --------------------------------------------------------------------------------
@@ -211,18 +175,22 @@ def expected_setting(region: Region, classes: int, per_class: int, monomials: in
         per_class, monomials = max(1, per_class // 2), max(16, monomials // 2)
 
 
-@pytest.mark.parametrize("norm", [1.0, 30, 100, 200, 300, 600, 1000, 1300, 2000, 1e4])
+@pytest.mark.parametrize("norm", [1e-30, 1.0, 30, 100, 200, 300, 600, 1000, 1300, 2000, 1e4, 1e40])
 @pytest.mark.parametrize("classes", [2, 100])
 def test_the_recommendation_keeps_to_its_rule(norm, classes):
     advice = advise(chain(3, norm), classes)
     expected = expected_setting(advice.region, classes, 128, 512, 10.0)
     found = advice.setting
+    told = json.loads(json.dumps(advice.to_dict(), allow_nan=False))
+    assert [row["fits"] for row in told["rows"]] == [row.fits for row in advice.rows]
+    assert told["log10_removed"] == advice.region.split.log10_removed
     if expected is None:
-        assert found is None
+        assert found is None and told["setting"] is None
         return
     assert (found.degree, found.polynomials, found.monomials) == expected
     assert found.log10_kappa <= 0 and advice.tau == 10
     assert found.log10_tau_max == pytest.approx(advice.region.log10_tau_max(*expected))
+    assert told["setting"]["log10_tau_max"] == found.log10_tau_max
 
 
 def test_each_case_of_the_rule_occurs():
@@ -232,23 +200,11 @@ def test_each_case_of_the_rule_occurs():
     assert [(s.degree, s.polynomials) for s in found[2:]] == [(3, 12800), (5, 12800)]
 
 
-def test_rows_fit_up_to_their_largest_tau_and_no_further():
-    split = chain(3, 1000.0)
-    row = next(r for r in advise(split, 10).rows if r.degree == 3)
-    for factor, fits in ((0.999, True), (1.001, False)):
-        tau = factor * 10**row.log10_tau_max
-        again = advise(split, 10, tau=tau, degrees=[3]).rows[0]
-        assert (again.polynomials, again.monomials) == (row.polynomials, row.monomials)
-        assert again.fits is fits
-
-
 def test_the_grid_and_the_defaults():
     advice = advise(chain(3, 100.0), 10)
     assert len(advice.rows) == 5 * 7 * 9
     assert (advice.region.lambda_1, advice.region.lambda_2) == (3.0, 10.0)
     assert advice.region.split.log10_removed == pytest.approx(6 + math.log10(3))
-    own = advise(chain(3, 100.0), 10, degrees=[2, 1], polynomials=[7], monomials=(9, 9))
-    assert [(r.degree, r.polynomials, r.monomials) for r in own.rows] == [(1, 7, 9), (2, 7, 9)]
     stated = advise(chain(3, 100.0), 10, constant="stated")
     for ours, theirs in zip(advice.rows, stated.rows, strict=True):
         gap = ours.log10_tau_max - theirs.log10_tau_max
@@ -266,18 +222,6 @@ def test_where_nothing_fits_a_sentence_says_why():
     assert advice.setting is None and not any(row.fits for row in advice.path)
     assert "10 polynomials over 16 monomials of degree 1" in advice.sentence
     assert "product of norms of 10^1.48 only" in advice.sentence
-    assert advice.to_dict()["setting"] is None
-
-
-@pytest.mark.parametrize("norm", [1e-30, 10.0, 300.0, 1000.0, 1e40])
-@pytest.mark.parametrize("classes", [1, 1000])
-def test_the_record_is_plain_json(norm, classes):
-    advice = advise(chain(3, norm), classes)
-    told = json.loads(json.dumps(advice.to_dict(), allow_nan=False))
-    assert [row["fits"] for row in told["rows"]] == [row.fits for row in advice.rows]
-    assert told["log10_removed"] == advice.region.split.log10_removed
-    if advice.setting is not None:
-        assert told["setting"]["log10_tau_max"] == advice.setting.log10_tau_max
 
 
 @pytest.mark.parametrize(
@@ -287,14 +231,11 @@ def test_the_record_is_plain_json(norm, classes):
         (lambda: Split((), (LayerNorms("a", 0.0, 0.0),)), "'removed'.*positive, finite"),
         (lambda: Split((LayerNorms("a", math.nan, 1.0),), HEAD), "'kept'.*positive, finite"),
         (lambda: split_at(Complexity(HEAD), Complexity(HEAD)), "at least one layer"),
-        (lambda: Region(chain(1, 2.0), 0.0, 1.0), "'lambda_1'.*positive, finite"),
+        (lambda: Region(chain(1, 2.0), 0.0, 1.0), "'lambda_1'.*positive and finite"),
         (lambda: Region(chain(1, 2.0), 1.0, 0.5), "'lambda_2'.*No matrix"),
         (lambda: Region(chain(1, 2.0), 1.0, 1.0, "printed"), "'constant'.*'proved', 'stated'"),
         (lambda: Region(chain(1, 2.0), 1.0, 1.0).log10_tau_max(0, 1, 1), "'degree'.*positive"),
         (lambda: advise(chain(1, 2.0), 0), "'classes'.*positive integer"),
-        (lambda: advise(chain(1, 2.0), 10, degrees=[]), "'degrees'.*one or more"),
-        (lambda: advise(chain(1, 2.0), 10, degrees=[21]), "'degrees'.*from 1 to 20"),
-        (lambda: advise(chain(1, 2.0), 10, monomials=[2.5]), "'monomials'.*positive integers"),
         (lambda: advise(chain(1, 2.0), 10, tau=math.inf), "'tau'.*positive, finite"),
         (lambda: advise(chain(1, 2.0), 10, per_class=0), "'per_class'.*positive integer"),
     ],

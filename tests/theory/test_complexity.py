@@ -1,3 +1,5 @@
+"""Norms of networks against dense matrices, and against how far networks really move."""
+
 from __future__ import annotations
 
 import json
@@ -6,12 +8,30 @@ import math
 import numpy as np
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
+from vinets import baselines, build, collect
+from vinets.data import digits
+from vinets.heads import Head, PolynomialHead, PooledHead, VanishingOptions
 from vinets.models import digits_cnn
 from vinets.models.networks import BasicBlock
-from vinets.theory.complexity import spectral_complexity
+from vinets.theory.bounds import encode_polynomials
+from vinets.theory.complexity import cut_complexity, head_norms, spectral_complexity
 from vinets.theory.norms import Complexity, LayerNorms
+
+# Components of unit variance lie outside of [-1, 1] where tanh comes before them.
+pytestmark = pytest.mark.filterwarnings("ignore::vinets.ideals.base.ScaleWarning")
+GLOBAL = {"components": 6, "keep": 4, "monomials": 30}
+VARIANTS = {
+    "tanh-pca": {**GLOBAL, "order": "tanh-pca"},
+    "pca-tanh": {**GLOBAL, "order": "pca-tanh"},
+    "unpruned": {"components": 4, "keep": None, "monomials": None},
+    "path": {**GLOBAL, "linear_path": 3, "order": "tanh-pca"},
+    "local, components": {"head": "local", "components": 3, "keep": 2},
+}
+
+
+# --- plain networks ---------------------------------------------------------------------------
 
 
 def perceptron():
@@ -58,23 +78,6 @@ def test_the_product_bounds_the_jacobian(net, shape):
         assert 0 < norm <= 10**found.log10_product
 
 
-def test_r_grows_with_a_layer_and_shares_do_not_change():
-    net = perceptron()
-    before = spectral_complexity(net, torch.zeros(1, 6))
-    net[2].weight.data *= 3
-    after = spectral_complexity(net, torch.zeros(1, 6))
-    assert pytest.approx(3 * before.R, rel=1e-5) == after.R
-    assert after.shares == pytest.approx(before.shares, rel=1e-5)
-
-
-def test_biases_and_signs_do_not_count():
-    net = perceptron()
-    before = spectral_complexity(net, torch.zeros(1, 6)).R
-    net[0].bias.data += 5
-    net[4].weight.data *= -1
-    assert pytest.approx(before, rel=1e-6) == spectral_complexity(net, torch.zeros(1, 6)).R
-
-
 def test_layers_of_zeros_and_huge_layers():
     zero = Complexity((LayerNorms("a", 0.0, 0.0), LayerNorms("b", 2.0, 3.0)))
     assert zero.R == 0 and zero.log10_R == -math.inf
@@ -94,3 +97,123 @@ def test_the_record_holds_every_layer():
     for row, layer in zip(record["layers"], found.layers, strict=True):
         assert row["name"] == layer.name and row["share"] > 0
         assert layer.spectral <= layer.upper <= layer.kernel_bound * (1 + 1e-9)
+
+
+# --- heads behind a cut -----------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def latents():
+    torch.manual_seed(0)
+    return collect(digits_cnn(), digits().train, "relu3", per_class=30, progress=None)
+
+
+def dense(apply, inputs: int) -> Tensor:
+    """The matrix of an affine map, column by column, without its offset."""
+    zero = apply(torch.zeros(1, inputs, dtype=torch.float64))
+    return (apply(torch.eye(inputs, dtype=torch.float64)) - zero).mT
+
+
+def plain_matrices(head: Head, shape: tuple[int, int]) -> list[Tensor]:
+    """Every matrix of a global head without a path, from its modules as they are."""
+    head = head.folded().double()
+    size = shape[0] * shape[1]
+    gain = torch.diag(1 / head.rescale.std.flatten())
+    weight = dense(head.projection, size)
+    front = [gain, weight] if head.order == "tanh-pca" else [gain @ weight]
+    encoded = encode_polynomials(head.polynomials)
+    return [*front, encoded.sums.to_dense(), encoded.coefficients, head.linear.weight.detach()]
+
+
+def agree(head: Head, shape: tuple[int, int], matrices: list[Tensor]) -> None:
+    """Hold the norms of a head against those of its dense matrices."""
+    for layer, matrix in zip(head_norms(head, shape).layers, matrices, strict=True):
+        assert layer.spectral == pytest.approx(np.linalg.norm(matrix.numpy(), 2), rel=1e-6)
+        assert layer.two_one == pytest.approx(float(matrix.norm(dim=1).sum()), rel=1e-6)
+
+
+@pytest.mark.parametrize("variant", ["tanh-pca", "pca-tanh", "unpruned"])
+def test_norms_are_those_of_the_dense_matrices(variant, latents):
+    net, _ = build(latents, progress=None, **VARIANTS[variant])
+    agree(net.head, latents.shape, plain_matrices(net.head, latents.shape))
+
+
+def test_a_path_is_stacked_beside_the_polynomials(latents):
+    net, _ = build(latents, progress=None, **VARIANTS["path"])
+    with torch.no_grad():
+        net.head.path.out.weight.mul_(3.0)
+    head = net.head.folded().double()
+    size = latents.shape[0] * latents.shape[1]
+    path = dense(lambda z: head.path(z.reshape(-1, *latents.shape)), size).detach()
+    gain, weight, sums, coefficients, final = plain_matrices(net.head, latents.shape)
+    one = torch.eye(10, dtype=torch.float64)
+    stacked = [
+        torch.cat([gain, path]),
+        *(torch.block_diag(matrix, one) for matrix in (weight, sums, coefficients)),
+        torch.cat([final, one], dim=1),
+    ]
+    agree(net.head, latents.shape, stacked)
+
+
+def test_local_matrices_act_at_every_position(latents):
+    net, _ = build(latents, progress=None, **VARIANTS["local, components"])
+    head = net.head.folded().double()
+    positions = latents.shape[1]
+    encoded = encode_polynomials(head.polynomials)
+    one = torch.eye(positions, dtype=torch.float64)
+    channels = torch.eye(latents.shape[0], dtype=torch.float64)
+    count = len(head.linear.weight[0])
+
+    def summed(y: Tensor) -> Tensor:
+        return head.linear(head.spatial(y.reshape(-1, positions, count)))
+
+    matrices = [
+        torch.diag((1 / head.rescale.std).expand(latents.shape).flatten()),
+        torch.kron(one, torch.cat([channels, head.projection.weight.detach()])),
+        torch.kron(one, encoded.sums.to_dense()),
+        torch.kron(one, encoded.coefficients),
+        dense(summed, positions * count).detach(),
+    ]
+    agree(net.head, latents.shape, matrices)
+
+
+def test_variables_beyond_one_cost_their_power(latents):
+    wide, _ = build(latents, progress=None, **VARIANTS["tanh-pca"])
+    tame, _ = build(latents, progress=None, **VARIANTS["pca-tanh"])
+    for net in (wide, tame):
+        found = cut_complexity(net)
+        z = net.head.variables(50 * torch.randn(500, *latents.shape))
+        assert float(z.abs().max()) <= found.head.variables_bound * (1 + 1e-6)
+        growth = found.head.variables_bound ** (found.head.bounds.size.degree - 1)
+        assert pytest.approx(found.whole.R * max(1.0, growth)) == found.guaranteed.R
+    assert cut_complexity(tame).head.variables_bound == 1
+
+
+def test_baselines_have_a_complexity_too(latents):
+    options = VanishingOptions(**GLOBAL)
+    for name, baseline in baselines(latents, options=options).items():
+        found = cut_complexity(baseline)
+        assert 0 < found.whole.R < math.inf, name
+        assert (found.head.bounds is None) != isinstance(baseline.head, PolynomialHead)
+
+
+def test_a_pooled_head_is_its_dense_matrix():
+    head = PooledHead(3, 2).eval()
+    matrix = dense(lambda z: head.double()(z.reshape(-1, 3, 4)), 12).detach()
+    agree(head, (3, 4), [matrix])
+
+
+def test_pooling_of_the_reader_counts(latents):
+    torch.manual_seed(0)
+    model = digits_cnn()
+    train = digits().train
+    plain = collect(model, train, "relu3", per_class=20, progress=None)
+    pooled = collect(model, train, "relu3", per_class=20, read="pool", pool=1, progress=None)
+    nets = [build(each, components=4, keep=2, progress=None)[0] for each in (plain, pooled)]
+    constants = [cut_complexity(net).backbone.layers[-1].lipschitz for net in nets]
+    assert constants[1] == pytest.approx(constants[0] / math.sqrt(plain.shape[1]))
+
+
+def test_unknown_inputs_are_one_sentence():
+    with pytest.raises(ValueError, match="needs an example"):
+        spectral_complexity(torch.nn.Linear(2, 2))

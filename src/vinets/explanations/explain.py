@@ -144,13 +144,7 @@ def explain(
     top, neighbours : int, default=8
         Polynomials and training examples to name.
     per_class : int or None, default=100
-        Examples of every class to compare with; None takes all.
-    batch_size : int, default=64
-        Examples at once.
-    seed : int, default=0
-        Seed of the draw of examples.
-    progress : Progress or None, default=None
-        Advanced after every batch.
+        Examples of every class to compare with; None takes all. ``seed`` is that of their draw.
 
     Examples
     --------
@@ -159,9 +153,9 @@ def explain(
     >>> from vinets.models import digits_cnn
     >>> data = digits()
     >>> net, _ = build(digits_cnn(), data.train, "pool", head="products")
-    >>> found = explain(net, data.test.example(), data, per_class=10)
-    >>> parts = sum(one.contribution for one in found.generators) + found.others
-    >>> abs(found.middle + parts - found.margin) < 1e-6
+    >>> why = explain(net, data.test.example(), data, per_class=10)
+    >>> parts = sum(one.contribution for one in why.generators) + why.others
+    >>> abs(why.middle + parts - why.margin) < 1e-6
     True
     """
     total, device = head_sum(net.head), device_of(net)
@@ -197,9 +191,8 @@ def explain(
                 "that the network was trained on."
             )
     grid = grid_of(net.reader, output, latents.shape[2]) if total.local else None
-    found = _margin_as_sum(seen, latents, logits, names, grid, top)
     return replace(
-        found,
+        _margin_as_sum(seen, latents, logits, names, grid, top),
         sees=None if grid is None else seen_by(net, inputs, grid),
         neighbours=_neighbours(seen, source, chosen, names, neighbours),
         picture=picture_of(net, source, inputs),
@@ -212,8 +205,7 @@ class _TrainingExamples:
 
     def __init__(self, total: HeadSum, classes: int, pair: tuple[int, int]) -> None:
         self.total, self.pair = total, pair
-        count, n = total.weight.shape[1], len(total.names)
-        like = total.weight
+        like, n = total.weight, len(total.names)
         self.counts = torch.zeros(classes, dtype=torch.int64)
         self.values: Any = [0.0, 0.0]  # sums (P, N) over either class
         self.paths: Any = [0.0, 0.0]  # (P,), the difference of the two logits
@@ -221,7 +213,7 @@ class _TrainingExamples:
         self.variables = like.new_zeros(classes, n)
         self.squares = like.new_zeros(n)
         self.rows = 0
-        self.features: list[Tensor] = [like.new_zeros(0, count)]
+        self.features: list[Tensor] = []
         self.labels: list[Tensor] = []
         self.distances: list[Tensor] = []
 
@@ -325,13 +317,13 @@ def _spreads(
 ) -> dict[str, Spread]:
     """Describe the values (m,) of a polynomial on the two classes and on all others."""
     answer, rival = (labels == k for k in pair)
-    found = {}
+    spreads = {}
     for name, mask in (("answer", answer), ("next", rival), ("others", ~(answer | rival))):
         part = values[mask]
         if len(part):
             levels = torch.quantile(part, part.new_tensor(QUANTILE_LEVELS)).tolist()
-            found[name] = Spread(len(part), tuple(levels), float((part < own).double().mean()))
-    return found
+            spreads[name] = Spread(len(part), tuple(levels), float((part < own).double().mean()))
+    return spreads
 
 
 def _components(
@@ -368,14 +360,13 @@ def _neighbours(
     """Find the training examples with the nearest latents."""
     distances, labels = torch.cat(seen.distances), torch.cat(seen.labels)
     nearest = distances.topk(min(count, len(distances)), largest=False).indices.tolist()
-    found = []
+    neighbours = []
     for i in nearest:
         index, picture = int(chosen[i]), None
         if isinstance(source, ImageSource):
-            pixels = source.images[index].permute(1, 2, 0).cpu().double() / 255
-            picture = pixels.numpy()
-        found.append(Neighbour(index, names[int(labels[i])], float(distances[i]), picture))
-    return tuple(found)
+            picture = (source.images[index].permute(1, 2, 0).cpu().double() / 255).numpy()
+        neighbours.append(Neighbour(index, names[int(labels[i])], float(distances[i]), picture))
+    return tuple(neighbours)
 
 
 def _input(net: CutNetwork, image: Any) -> Any:

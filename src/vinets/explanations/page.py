@@ -38,17 +38,17 @@ VARIABLES = (
 )
 
 
-def explain_page(found: Explanation, title: str, command: str = "") -> Page:
+def explain_page(why: Explanation, title: str, command: str = "") -> Page:
     """Return the page of an explanation; the command says how to repeat it."""
-    share = found.probabilities
-    same = sum(one.label == found.answer for one in found.neighbours)
-    nearest = f"{same} of {len(found.neighbours)}"
+    share = why.probabilities
+    same = sum(one.label == why.answer for one in why.neighbours)
+    nearest = f"{same} of {len(why.neighbours)}"
     facts = Facts(
         (
-            ("answer", found.answer, f"{number(share[found.answer], '.2%')} likely"),
-            ("next class", found.next, f"{number(share[found.next], '.2%')} likely"),
-            ("margin", number(found.margin, ".2f"), "logit of the answer less that of the next"),
-            ("nearest examples", nearest, f"are of class {found.answer}"),
+            ("answer", why.answer, f"{number(share[why.answer], '.2%')} likely"),
+            ("next class", why.next, f"{number(share[why.next], '.2%')} likely"),
+            ("margin", number(why.margin, ".2f"), "logit of the answer less that of the next"),
+            ("nearest examples", nearest, f"are of class {why.answer}"),
         )
     )
     components = Table.from_rows(
@@ -65,14 +65,14 @@ def explain_page(found: Explanation, title: str, command: str = "") -> Page:
                 (one.value - one.mean) / one.std if one.std else None,
                 f"{one.highest_on} / {one.lowest_on}",
             )
-            for one in found.components
+            for one in why.components
         ],
     )
     sections = [
-        Section("Where", _where(found)),
-        Section(f"What decided for {found.answer} and not {found.next}", _what(found)),
+        Section("Where", _where(why)),
+        Section(f"What decided for {why.answer} and not {why.next}", _what(why)),
         Section("The variables in these polynomials", (VARIABLES, components)),
-        Section("The nearest training examples", _nearest(found)),
+        Section("The nearest training examples", _nearest(why)),
     ]
     if command:
         sections.append(Section("How to repeat it", (Code(command),)))
@@ -82,16 +82,16 @@ def explain_page(found: Explanation, title: str, command: str = "") -> Page:
 # --- sections ---------------------------------------------------------------------------------
 
 
-def _where(found: Explanation) -> tuple[Block, ...]:
+def _where(why: Explanation) -> tuple[Block, ...]:
     """Return the image, what every position adds to the margin, and the gradients."""
     image: list[Block] = []
     gradients: list[Block] = []
-    if found.picture is not None:
-        draw = partial(_draw_images, [(found.picture, "")])
+    if why.picture is not None:
+        draw = partial(_draw_images, [(why.picture, "")])
         image.append(Drawing("image", "The image.", "The image.", draw, MAP_INCHES))
-    if found.pixels is not None and found.picture is not None:
-        side = max(1, -(-max(found.pixels.shape) // MAX_SQUARES))
-        padded = np.pad(found.pixels, [(0, -n % side) for n in found.pixels.shape])
+    if why.pixels is not None and why.picture is not None:
+        side = max(1, -(-max(why.pixels.shape) // MAX_SQUARES))
+        padded = np.pad(why.pixels, [(0, -n % side) for n in why.pixels.shape])
         rows, columns = (n // side for n in padded.shape)
         squares = padded.reshape(rows, side, columns, side).sum((1, 3))
         caption = (
@@ -99,76 +99,76 @@ def _where(found: Explanation) -> tuple[Block, ...]:
             "squares: these follow the image through the backbone."
         )
         alt = "Heat map of the integrated gradients of the margin."
-        draw = partial(_draw_map, squares, found)
+        draw = partial(_draw_map, squares, why)
         gradients.append(Drawing("pixels", alt, caption, draw, MAP_INCHES))
-    if found.map is None:
+    if why.map is None:
         text = (
             "The polynomials of this network see the whole map at once, so that no part of the "
             "margin belongs to one position. Local heads and products have a map."
         )
         return (text, Beside((*image, *gradients)))
     text = "Positions are those of the latents. "
-    if found.sees is not None and found.picture is not None:
-        (height, width), (high, wide) = found.picture.shape[:2], found.sees
+    if why.sees is not None and why.picture is not None:
+        (height, width), (high, wide) = why.picture.shape[:2], why.sees
         text += f"A position in the middle sees {high} by {wide} of {height} by {width} pixels, "
         if high >= height and wide >= width:
             text += "all of them: hold the map against the integrated gradients. "
         else:
             text += "and not just the square that it is drawn on. "
     text += "All of them together are the margin less that of the middle of the two classes, "
-    text += f"{number(found.margin - found.middle, LOGITS)} logits"
-    if found.outside:
-        text += f", with {number(found.outside, LOGITS)} of tokens outside"
-    positions = f"{len(found.map)} by {len(found.map[0])} positions"
+    text += f"{number(why.margin - why.middle, LOGITS)} logits"
+    if why.outside:
+        text += f", with {number(why.outside, LOGITS)} of tokens outside"
+    positions = f"{len(why.map)} by {len(why.map[0])} positions"
     maps: list[Block] = [
         Drawing(
             "map",
             f"Heat map of what every position adds to the margin, {positions}.",
-            f"What each of {positions} adds to the margin: red for {found.answer}, blue for "
-            f"{found.next}.",
-            partial(_draw_map, np.array(found.map), found),
+            f"What each of {positions} adds to the margin: red for {why.answer}, blue for "
+            f"{why.next}.",
+            partial(_draw_map, np.array(why.map), why),
             MAP_INCHES,
         )
     ]
-    for one in found.generators[: 1 if gradients else 2]:
+    for one in why.generators[: 1 if gradients else 2]:
         if one.map is not None:
             caption = f"Polynomial p{one.index} alone, {number(one.contribution, LOGITS)} logits."
             alt = f"Heat map of polynomial {one.index}."
-            draw = partial(_draw_map, np.array(one.map), found)
+            draw = partial(_draw_map, np.array(one.map), why)
             maps.append(Drawing(f"map-{one.index}", alt, caption, draw, MAP_INCHES))
     return (f"{text}.", Beside((*image, maps[0])), Beside((*gradients, *maps[1:])))
 
 
-def _what(found: Explanation) -> tuple[Block, ...]:
+def _what(why: Explanation) -> tuple[Block, ...]:
     """Return the margin as a sum, and the polynomials that count most in it."""
     text = (
         "The margin is a sum over the polynomials. Each is compared with its mean over training "
-        f"examples of {found.answer} and {found.next}, the middle of the two classes: so a "
+        f"examples of {why.answer} and {why.next}, the middle of the two classes: so a "
         "polynomial that vanishes here but not on the other class counts, too. Main terms are "
         "those that vary most over the training examples."
     )
-    listed = sum(one.contribution for one in found.generators)
+    listed = sum(one.contribution for one in why.generators)
     parts: list[tuple[Value, ...]] = [
-        (f"middle of {found.answer} and {found.next}", found.middle),
-        (f"the {len(found.generators)} polynomials below", listed),
-        (f"the other {found.count - len(found.generators):,} polynomials", found.others),
+        (f"middle of {why.answer} and {why.next}", why.middle),
+        (f"the {len(why.generators)} polynomials below", listed),
+        (f"the other {why.count - len(why.generators):,} polynomials", why.others),
     ]
-    parts += [("linear path", found.path)] * bool(found.path)
-    parts.append(("margin", found.margin))
+    parts += [("linear path", why.path)] * bool(why.path)
+    parts.append(("margin", why.margin))
     columns: tuple[Column, ...] = (Column("part"), Column("logits", format=LOGITS))
     total = Table.from_rows("sum", "The margin as a sum, in logits", columns, parts)
     columns = (
         Column("name", "polynomial"),
         Column("contribution", "adds to the margin", LOGITS, short="adds"),
         Column("value", "value here", ".3g", short="here"),
-        Column("answer", f"median on {found.answer}", ".3g"),
-        Column("next", f"median on {found.next}", ".3g"),
+        Column("answer", f"median on {why.answer}", ".3g"),
+        Column("next", f"median on {why.next}", ".3g"),
         Column("others", "on other classes", ".3g", short="others"),
         Column("smallest", "smallest on"),
         Column("terms", "main terms"),
     )
     rows = []
-    for one in found.generators:
+    for one in why.generators:
         medians = {name: spread.quantiles[2] for name, spread in one.spreads.items()}
         facts = {"name": f"p{one.index}", "contribution": one.contribution, "value": one.value}
         facts |= {"smallest": one.smallest_on, "terms": one.polynomial}
@@ -178,25 +178,25 @@ def _what(found: Explanation) -> tuple[Block, ...]:
         "spreads",
         "Values of every polynomial on three groups of training examples, and on the image; the "
         "table holds medians.",
-        f"Each polynomial on training examples of {found.answer} (red), {found.next} (blue) and "
+        f"Each polynomial on training examples of {why.answer} (red), {why.next} (blue) and "
         "all other classes (grey): 5 to 95 %, 25 to 75 % and median. The long line is the image. "
         "Every polynomial has its own scale.",
-        partial(_draw_spreads, found.generators),
-        (4.4, 0.9 + 0.5 * len(found.generators)),
+        partial(_draw_spreads, why.generators),
+        (4.4, 0.9 + 0.5 * len(why.generators)),
     )
     return (text, total, Table("generators", caption, columns, tuple(rows)), strips)
 
 
-def _nearest(found: Explanation) -> tuple[Block, ...]:
+def _nearest(why: Explanation) -> tuple[Block, ...]:
     """Return the nearest training examples, with their pictures where they have some."""
     text = (
-        f"By the distance between latents, among {number(found.examples, ',')} training examples. "
+        f"By the distance between latents, among {number(why.examples, ',')} training examples. "
         "They did not take part in the decision."
     )
     columns = [Column("example", format=","), Column("class"), Column("distance", format=".4g")]
-    rows = [(one.index, one.label, one.distance) for one in found.neighbours]
+    rows = [(one.index, one.label, one.distance) for one in why.neighbours]
     table = Table.from_rows("neighbours", "Nearest training examples", columns, rows)
-    pictures = [(one.picture, one.label) for one in found.neighbours if one.picture is not None]
+    pictures = [(one.picture, one.label) for one in why.neighbours if one.picture is not None]
     if not pictures:
         return (text, table)
     alt = "The nearest training examples: " + ", ".join(label for _, label in pictures) + "."
@@ -222,12 +222,12 @@ def _draw_images(pictures: list[tuple[np.ndarray, str]], ax: Axes) -> None:
     ax.set_axis_off()
 
 
-def _draw_map(values: np.ndarray, found: Explanation, ax: Axes) -> None:
+def _draw_map(values: np.ndarray, why: Explanation, ax: Axes) -> None:
     """Draw contributions over the image, which is pale: on black, all colours are dark."""
-    height, width = values.shape if found.picture is None else found.picture.shape[:2]
+    height, width = values.shape if why.picture is None else why.picture.shape[:2]
     around = (-0.5, width - 0.5, height - 0.5, -0.5)
-    if found.picture is not None:
-        grey = 0.45 + 0.55 * np.repeat(found.picture.mean(2, keepdims=True), 3, axis=2)
+    if why.picture is not None:
+        grey = 0.45 + 0.55 * np.repeat(why.picture.mean(2, keepdims=True), 3, axis=2)
         ax.imshow(grey, extent=around, interpolation="nearest")
     most = np.abs(values).max() or 1.0
     drawn = ax.imshow(

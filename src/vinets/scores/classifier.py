@@ -87,8 +87,8 @@ class ChristoffelClassifier(ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         X = validate_data(self, X, reset=False, dtype=np.float64, force_writeable=True)
         with torch.no_grad():
-            found: NDArray[np.float64] = self.distances_(torch.from_numpy(X)).numpy()
-        return found
+            distances: NDArray[np.float64] = self.distances_(torch.from_numpy(X)).numpy()
+        return distances
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Compute logits (m, K), or the difference (m,) of those of two classes."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 
 import torch
@@ -90,10 +91,11 @@ class LayerScore:
     def __call__(self, seen: Activations) -> Tensor:
         """Return scores (m,), larger for stranger examples."""
         parts = [layer(seen.layers[name]) for name, layer in self.layers.items()]
-        between = torch.stack([one for one, _ in parts]).mean(0)
+        margins, excesses = (torch.stack(each) for each in zip(*parts, strict=True))
+        between = margins.mean(0)
         if self.energy is not None:
             between = (between + self.energy(energy_of(seen.logits))) / 2
-        return between + torch.stack([one for _, one in parts]).sum(0)
+        return between + excesses.sum(0)
 
 
 @torch.no_grad()
@@ -177,14 +179,14 @@ def choose_layers(network: nn.Module, example: Tensor) -> list[str]:
 
     In a network behind a cut they are in its backbone. The logits are not among them.
     """
-    cut = isinstance(network, CutNetwork)
-    body = network.backbone if isinstance(network, CutNetwork) else network
-    names = [point.name for point in cut_points(body, example)]
-    if not cut:
+    if isinstance(network, CutNetwork):
+        names = [f"backbone.{point.name}" for point in cut_points(network.backbone, example)]
+    else:
+        names = [point.name for point in cut_points(network, example)]
         names = names[:-1] or names
     later = names[len(names) // 3 :]
-    chosen = [later[round(k)] for k in torch.linspace(0, len(later) - 1, CHOSEN_LAYERS).tolist()]
-    return [f"backbone.{name}" if cut else name for name in dict.fromkeys(chosen)]
+    places = torch.linspace(0, len(later) - 1, CHOSEN_LAYERS).tolist()
+    return list(dict.fromkeys(later[round(k)] for k in places))
 
 
 class ActivationReader:
@@ -197,11 +199,9 @@ class ActivationReader:
             if not name or name not in known:
                 accepted = "names of layers of the network"
                 raise parameter_error("ood", "layers", accepted, name, "vinets cuts lists them.")
-        self.classifier: nn.Linear | None
-        try:
+        self.classifier: nn.Linear | None = None
+        with suppress(ValueError):  # its last layer is none that these scores know
             self.classifier = classifier_of(network, example)
-        except ValueError:  # its last layer is none that these scores know
-            self.classifier = None
 
     @torch.no_grad()
     def __call__(self, batches: Iterable[Inputs], labels: Tensor | None = None) -> Activations:
@@ -219,26 +219,21 @@ class ActivationReader:
 
             return hook
 
-        hooks = [
-            self.network.get_submodule(name).register_forward_hook(keep(name))
-            for name in self.layers
-        ]
-        if self.classifier is not None:
-            hooks.append(
-                self.classifier.register_forward_pre_hook(
-                    lambda _, args: features.append(args[0].float())
+        with ExitStack() as hooks, evaluating(self.network):
+            for name in self.layers:
+                layer = self.network.get_submodule(name)
+                hooks.enter_context(layer.register_forward_hook(keep(name)))
+            if self.classifier is not None:
+                hooks.enter_context(
+                    self.classifier.register_forward_pre_hook(
+                        lambda _, args: features.append(args[0].float())
+                    )
                 )
-            )
-        try:
-            with evaluating(self.network):
-                for x in batches:
-                    logits.append(logits_of(call(self.network, x)).float())
-        finally:
-            for hook in hooks:
-                hook.remove()
-        found = {name: torch.cat(parts) for name, parts in kept.items()}
-        last = torch.cat(features) if features else found[self.layers[-1]]
-        return Activations(last, torch.cat(logits), labels, found)
+            for x in batches:
+                logits.append(logits_of(call(self.network, x)).float())
+        layers = {name: torch.cat(parts) for name, parts in kept.items()}
+        last = torch.cat(features) if features else layers[self.layers[-1]]
+        return Activations(last, torch.cat(logits), labels, layers)
 
 
 def compare_scores(
@@ -295,16 +290,15 @@ def compare_scores(
     for name, inputs in ood.items():
         others[name] = reader(part.to(device) for part in inputs.split(BATCH_SIZE))
         watch.advance(1)
-    scores: dict[str, Callable[[Activations], Tensor]]
-    scores = {"distances": fit_layer_score(known, held)}
+    scores: dict[str, Callable[[Activations], Tensor]] = {"distances": fit_layer_score(known, held)}
     for name, kind in SCORES.items():
         if reader.classifier is not None or not kind.needs_classifier:
             scores[name] = kind(reader.classifier).fit(known)
-    found: list[Detection] = []
+    detections: list[Detection] = []
     for name, score in scores.items():
         begin = time.perf_counter()
         inside = score(ours)
         seconds = time.perf_counter() - begin
         for title, seen in others.items():
-            found.append(Detection(name, title, *rates(inside, score(seen)), seconds))
-    return found
+            detections.append(Detection(name, title, *rates(inside, score(seen)), seconds))
+    return detections

@@ -1,9 +1,8 @@
 """The theory behind VI-Nets: spectral complexity, encodings and bounds."""
 
 from vinets.theory.advisor import Advice, Region, Split, advise, split_at
-from vinets.theory.bounds import PolynomialBounds, kappa, polynomial_bounds
+from vinets.theory.bounds import InExEncoding, PolynomialBounds, encode, kappa, polynomial_bounds
 from vinets.theory.complexity import CutComplexity, cut_complexity, spectral_complexity
-from vinets.theory.inex import InExEncoding, encode
 from vinets.theory.norms import Complexity, LayerNorms
 from vinets.theory.study import Corollary, MarginBound, Study, study
 

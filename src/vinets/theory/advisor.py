@@ -28,7 +28,6 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from itertools import product, takewhile
-from numbers import Integral, Real
 from typing import Any
 
 from vinets.core.checks import bounded_float, one_of, parameter_error
@@ -36,7 +35,6 @@ from vinets.core.options import check_value, flat, whole
 from vinets.core.plain import as_plain
 from vinets.core.settings import AdviceOptions
 from vinets.theory.bounds import PolynomialSize
-from vinets.theory.inex import MAX_DEGREE
 from vinets.theory.norms import Complexity, LayerNorms
 
 DEGREES = (1, 2, 3, 4, 5)
@@ -73,11 +71,6 @@ class Split:
     def log10_removed(self) -> float:
         """Decimal logarithm of the product of norms and Lipschitz constants that the cut frees."""
         return Complexity(self.removed).log10_product
-
-    @property
-    def log10_before(self) -> float:
-        """Decimal logarithm of the same product for the layers before the polynomials."""
-        return Complexity(self.before).log10_product
 
 
 def split_at(uncut: Complexity, truncated: Complexity, before: Iterable[LayerNorms] = ()) -> Split:
@@ -127,14 +120,16 @@ class Region:
     constant: str = "proved"
 
     def __post_init__(self) -> None:
-        _positive("Region", "lambda_1", self.lambda_1)
+        if not 0 < self.lambda_1 < math.inf:
+            raise parameter_error("Region", "lambda_1", "positive and finite", self.lambda_1)
         remedy = "No matrix has a smaller ratio of these norms."
         bounded_float("Region", "lambda_2", self.lambda_2, 1, math.inf, remedy=remedy)
         one_of("Region", "constant", self.constant, ("proved", "stated"))
 
     def log10_kappa(self, degree: int, polynomials: int, monomials: int, tau: float) -> float:
         r"""Return the decimal logarithm of the bound on :math:`\kappa`."""
-        _positive("Region", "tau", tau)
+        if not 0 < tau < math.inf:
+            raise parameter_error("Region", "tau", "positive and finite", tau)
         return math.log10(tau) - self.log10_tau_max(degree, polynomials, monomials)
 
     def log10_tau_max(self, degree: int, polynomials: int, monomials: int) -> float:
@@ -145,13 +140,8 @@ class Region:
         uncut = Complexity((*split.kept, *split.removed)).total
         front = Complexity((*split.kept, *split.before)).total
         growth = 1.5 * math.log10((front + size.sum_of_ratios(self.lambda_2)) / uncut)
-        return split.log10_removed - split.log10_before - head - growth
-
-
-def _positive(owner: str, name: str, value: Any) -> None:
-    number = isinstance(value, Real) and not isinstance(value, bool)
-    if not number or not 0 < float(value) < math.inf:
-        raise parameter_error(owner, name, "a positive, finite number", value)
+        before = Complexity(split.before).log10_product
+        return split.log10_removed - before - head - growth
 
 
 @dataclass(frozen=True)
@@ -192,19 +182,19 @@ class Advice:
             last = min(self.path, key=lambda row: (row.polynomials, row.monomials, row.degree))
             removed = self.region.split.log10_removed
             return (
-                f"No head is certified at tau = {self.tau:g}, down to {last.polynomials} "
-                f"polynomials over {last.monomials} monomials of degree {last.degree}: the "
-                f"removed layers have a product of norms of 10^{removed:.2f} only, and that head "
-                f"needs tau <= {power_of_ten(last.log10_tau_max)}. Cut earlier, or bound the final "
-                f"layer below lambda_1 = {self.region.lambda_1:.4g}."
+                f"No head is certified at τ = {self.tau:g}, down to {last.polynomials} polynomials "
+                f"over {last.monomials} monomials of degree {last.degree}: the removed layers have "
+                f"a product of norms of 10^{removed:.2f} only, and that head needs "
+                f"τ ≤ {power_of_ten(last.log10_tau_max)}. Cut earlier, or bound the final layer "
+                f"below λ₁ = {self.region.lambda_1:.4g}."
             )
         found, wanted = self.setting, self.path[0]
         smaller = found.polynomials < wanted.polynomials or found.monomials < wanted.monomials
         return (
             f"Take {'at most ' if smaller else ''}{found.polynomials} polynomials over "
-            f"{found.monomials} monomials of degree up to {found.degree}: kappa <= "
-            f"{power_of_ten(found.log10_kappa, math.ceil)} at tau = {self.tau:g}, and kappa <= 1 "
-            f"up to tau = {power_of_ten(found.log10_tau_max)}."
+            f"{found.monomials} monomials of degree up to {found.degree}: "
+            f"κ ≤ {power_of_ten(found.log10_kappa, math.ceil)} at τ = {self.tau:g}, and κ ≤ 1 "
+            f"up to τ = {power_of_ten(found.log10_tau_max)}."
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -217,7 +207,7 @@ class Advice:
                 "lambda_2": region.lambda_2,
                 "tau": self.tau,
                 "log10_removed": region.split.log10_removed,
-                "log10_before": region.split.log10_before,
+                "log10_before": Complexity(region.split.before).log10_product,
                 "rows": self.rows,
                 "path": self.path,
                 "setting": setting and {**vars(setting), "tau": self.tau},
@@ -228,15 +218,7 @@ class Advice:
 
 
 @flat(advising=AdviceOptions)
-def advise(
-    split: Split,
-    classes: int,
-    *,
-    degrees: Iterable[int] = DEGREES,
-    polynomials: Iterable[int] | None = None,
-    monomials: Iterable[int] = MONOMIALS,
-    advising: AdviceOptions,
-) -> Advice:
+def advise(split: Split, classes: int, *, advising: AdviceOptions) -> Advice:
     r"""Find sizes of a head with which the VI-Net is certified to be no more complex.
 
     The recommendation follows one rule. Take the wanted size at the largest degree that fits at
@@ -248,9 +230,6 @@ def advise(
 
     Parameters
     ----------
-    degrees, polynomials, monomials : iterable of int
-        The numbers d, N of all classes together, and S of the grid; degrees are those of the
-        recommendation, too. Without ``polynomials``, 1 to 256 a class.
     lambda_1 : float or None, default=None
         Bound on the spectral norm of the final layer. It is a choice, to be kept by training with
         weight decay or projection. None for the norm of the uncut network's own last layer.
@@ -271,12 +250,10 @@ def advise(
     --------
     >>> removed = (*(LayerNorms(name, 1e3, 1e5) for name in "abc"), LayerNorms("fc", 3.0, 9.0))
     >>> print(advise(Split((), removed), classes=100).sentence)
-    Take 12800 polynomials over 512 monomials of degree up to 3: kappa <= 0.38 at tau = 10, and
-    kappa <= 1 up to tau = 26.3.
+    Take 12800 polynomials over 512 monomials of degree up to 3: κ ≤ 0.38 at τ = 10, and κ ≤ 1 up to
+    τ = 26.3.
     """
     check_value("advise", "classes", whole(), classes)
-    if polynomials is None:
-        polynomials = [classes * count for count in POLYNOMIALS_PER_CLASS]
     last, tau = split.removed[-1].spectral, advising.tau
     region = Region(
         split,
@@ -284,8 +261,7 @@ def advise(
         float(classes) if advising.lambda_2 is None else advising.lambda_2,
         advising.constant,
     )
-    powers = _counts("degrees", degrees, MAX_DEGREE)
-    grid = list(product(_counts("polynomials", polynomials), _counts("monomials", monomials)))
+    grid = [(classes * count, terms) for count, terms in product(POLYNOMIALS_PER_CLASS, MONOMIALS)]
     # The wanted size and its halvings, down to one polynomial a class and 16 monomials.
     count, terms = advising.per_class, advising.monomials_wanted
     fewest = min(MIN_MONOMIALS, terms)
@@ -297,22 +273,10 @@ def advise(
     def rows(sizes: list[tuple[int, int]]) -> tuple[AdviceRow, ...]:
         return tuple(
             AdviceRow(d, n, s, region.log10_tau_max(d, n, s), region.log10_kappa(d, n, s, tau))
-            for (n, s), d in product(sizes, powers)
+            for (n, s), d in product(sizes, DEGREES)
         )
 
     return Advice(region, tau, rows(grid), rows(path))
-
-
-def _counts(name: str, values: Iterable[int], most: float = math.inf) -> list[int]:
-    """Check that values are positive integers, and list each once in ascending order."""
-    given = list(values)
-    accepted = "positive integers" if most == math.inf else f"integers from 1 to {most}"
-    for value in given:
-        if isinstance(value, bool) or not isinstance(value, Integral) or not 1 <= value <= most:
-            raise parameter_error("advise", name, accepted, value)
-    if not given:
-        raise parameter_error("advise", name, f"one or more {accepted}", given)
-    return sorted({int(value) for value in given})
 
 
 def power_of_ten(log10: float, rounded: Callable[[float], int] = math.floor) -> str:

@@ -1,8 +1,18 @@
-r"""Norms of the encoded polynomial layer next to the paper's bounds on them.
+r"""Polynomials as a network of two layers, and the paper's bounds on the norms of these.
 
-With :math:`N` polynomials over :math:`S` monomials of degree at most :math:`d`, coefficient rows of
-:math:`\ell_1` norm at most :math:`\tau`, and the encoding :math:`W_C \circ \sigma \circ W_M` of
-:mod:`vinets.theory.inex`:
+A product of :math:`d` numbers is a signed sum of :math:`d`-th powers of their partial sums, by
+inclusion and exclusion:
+
+.. math:: \prod_{i=1}^d x_i
+   = \frac{1}{d!} \sum_{\emptyset \ne I \subseteq [d]} (-1)^{d-|I|} \Bigl(\sum_{i \in I} x_i\Bigr)^d
+
+So polynomials are :math:`W_C \circ \sigma \circ W_M`: the partial sums are the rows of
+:math:`W_M`, the signed powers are the InEx activation :math:`\alpha^d`, and :math:`W_C` holds the
+coefficients. The encoding serves proofs, not speed: it has :math:`2^d - 1` rows a term, and the sum
+cancels badly as :math:`d` grows, which ``python -m benchmarks.theory`` measures.
+
+With :math:`N` polynomials over :math:`S` monomials of degree at most :math:`d` and coefficient rows
+of :math:`\ell_1` norm at most :math:`\tau`,
 
 .. math::
    \|W_M\|_2 \le 2^{d/2} d \sqrt{S}, \quad \|W_M^T\|_{2,1} \le 2^d S \|W_M\|_2, \quad
@@ -10,11 +20,15 @@ With :math:`N` polynomials over :math:`S` monomials of degree at most :math:`d`,
 
 The norm :math:`\|W^T\|_{2,1}` is the sum of the Euclidean norms of the rows of :math:`W`.
 
-Text and proof of the main theorem differ in two places. The stated product bound has
-:math:`2^d`, the proof gives :math:`2^{d/2}`; both are here, by name. And the condition on the
-final layer is printed as :math:`\|W_F\|_{2,1} \le \lambda_2 \|W_F\|_2`, while the sum that it
-bounds holds :math:`\|W_F^T\|_{2,1}`: with the printed condition the bound is false (take a column
-of ones as :math:`W_F`), so :math:`\lambda_2` bounds the transposed norm here.
+Differs from the paper in:
+
+* The printed definition of :math:`\alpha^d` sums over :math:`j_{k-1} \le j \le j_k`, so that
+  neighbouring sizes share an index. Here every non-empty subset counts once, with the sign of its
+  size.
+* The stated product bound has :math:`2^d`, the proof gives :math:`2^{d/2}`; both are here, by name.
+* The condition on the final layer is printed as :math:`\|W_F\|_{2,1} \le \lambda_2 \|W_F\|_2`,
+  while the sum that it bounds holds :math:`\|W_F^T\|_{2,1}`. With the printed condition the bound
+  is false (take a column of ones as :math:`W_F`), so :math:`\lambda_2` bounds the transposed norm.
 """
 
 from __future__ import annotations
@@ -22,23 +36,181 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import combinations
 from typing import TypeAlias
 
 import numpy as np
+import torch
+from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from torch import Tensor
 
 from vinets.algebra.shared import SharedPolynomials
-from vinets.core.checks import parameter_error
+from vinets.algebra.terms import TermSet
+from vinets.core.checks import parameter_error, point_shape
 from vinets.core.options import check_value, whole
 from vinets.heads.block_layer import BlockPolynomialLayer
 from vinets.heads.polynomial_layer import PolynomialLayer
-from vinets.theory.inex import InExEncoding, encode
 from vinets.theory.norms import Complexity, LayerNorms, largest_of
 
-Polynomials: TypeAlias = PolynomialLayer | BlockPolynomialLayer | SharedPolynomials
+MAX_ENTRIES = 2**27  # of W_M before merging, about 3 GiB of indices and values
+ROUNDING = 1e-9  # relative excess over a bound that rounding may cause where it is attained
 
-ROUNDING = 1e-9  # bounds may be attained; norms carry rounding errors
+
+# --- polynomials as two layers ----------------------------------------------------------------
+
+
+def subsets(degree: int) -> NDArray[np.bool_]:
+    """List the non-empty subsets of ``degree`` elements, smallest first: (2^d - 1, d) masks."""
+    masks = np.zeros((2**degree - 1, degree), dtype=np.bool_)
+    members = (c for size in range(1, degree + 1) for c in combinations(range(degree), size))
+    for mask, chosen in zip(masks, members, strict=True):
+        mask[list(chosen)] = True
+    return masks
+
+
+def inex_signs(degree: int) -> NDArray[np.int64]:
+    """List the sign (-1)^(d - |I|) of every subset, in the order of :func:`subsets`."""
+    sizes = np.arange(1, degree + 1)
+    return np.repeat((-1) ** (degree - sizes), [math.comb(degree, size) for size in sizes])
+
+
+def inex(sums: Tensor, degree: int) -> Tensor:
+    r"""Apply the InEx activation :math:`\alpha^d` to the last dimension: (..., 2^d - 1) to (...).
+
+    The partial sums are in the order of :func:`subsets`. With inputs of the product in [-1, 1] it
+    is d-Lipschitz on the partial sums that can occur, the image of W_M. Between points off that
+    image it is steeper: at the sums of (1, 1, 1) its gradient has the norm 5.7.
+
+    Examples
+    --------
+    >>> x, y = 3.0, 5.0
+    >>> inex(torch.tensor([x, y, x + y]), 2)
+    tensor(15.)
+    """
+    if sums.shape[-1:] != (2**degree - 1,):
+        accepted = f"a tensor of shape (..., {2**degree - 1}) at degree {degree}"
+        raise parameter_error("inex", "sums", accepted, tuple(sums.shape))
+    # Powers first and signs last, as in the formula: it is this rounding that is to be measured.
+    signs = torch.from_numpy(inex_signs(degree)).to(sums)
+    return (sums**degree) @ signs / math.factorial(degree)
+
+
+def sums_matrix(terms: TermSet) -> Tensor:
+    """Build the matrix W_M: one row for each term and each non-empty subset of its variables.
+
+    A power repeats its variable, so that entries are small integers. The rows of a term lie
+    together, in the order of :func:`subsets`. The matrix (s, n) is sparse (COO, coalesced,
+    float64), with ``s`` the sum of 2^d - 1 over the degrees ``d`` of the terms.
+    """
+    if len(terms) == 0 or len(terms.blocks[0]):
+        raise ValueError(
+            "the encoding takes terms of degree 1 and more; pass the constants on their own."
+        )
+    # A term of degree d has d 2^(d-1) entries: each of its factors lies in half of the subsets.
+    entries = sum(len(block) * d * 2**d // 2 for d, block in enumerate(terms.blocks))
+    if entries > MAX_ENTRIES:
+        raise ValueError(
+            f"the encoding of {len(terms)} terms up to degree {len(terms.blocks) - 1} needs "
+            f"{entries:,} entries; at most {MAX_ENTRIES:,} are built. "
+            "Use fewer terms or a lower degree."
+        )
+    rows, columns, height = [], [], 0
+    for degree, block in enumerate(terms.blocks[1:], 1):
+        masks = subsets(degree)
+        subset, place = np.nonzero(masks)
+        first = height + len(masks) * np.arange(len(block))
+        rows.append((first[:, None] + subset).ravel())
+        columns.append(block[:, place].ravel())
+        height += len(block) * len(masks)
+    index = torch.from_numpy(np.stack([np.concatenate(rows), np.concatenate(columns)]))
+    ones = torch.ones(index.shape[1], dtype=torch.float64)
+    shape = (height, terms.n_variables)
+    # Coalescing adds up the ones of a variable that a term holds several times.
+    return torch.sparse_coo_tensor(index, ones, shape, check_invariants=True).coalesce()
+
+
+@dataclass(frozen=True, eq=False)
+class InExEncoding:
+    r"""``N`` polynomials of ``n`` variables as :math:`W_C\, \sigma(W_M x) + b`.
+
+    The constants stand outside of both matrices, as a shift of the activation that follows; the
+    absolute value of a shifted number is still 1-Lipschitz.
+    """
+
+    terms: TermSet  # S, without the constant
+    sums: Tensor  # W_M (s, n), sparse
+    coefficients: Tensor  # W_C (N, S), float64
+    constants: Tensor  # b (N,), float64
+
+    @property
+    def degree(self) -> int:
+        """The highest degree ``d`` of a term."""
+        return int(self.terms.degrees.max())
+
+    def activate(self, sums: Tensor) -> Tensor:
+        """Apply the stacked activations: (m, s) to the values (m, S) of the terms."""
+        values, start = [], 0
+        for degree, block in enumerate(self.terms.blocks[1:], 1):
+            width = len(block) * (2**degree - 1)
+            part = sums[:, start : start + width].reshape(len(sums), len(block), 2**degree - 1)
+            values.append(inex(part, degree))
+            start += width
+        return torch.cat(values, dim=1)
+
+    def evaluate(self, points: Tensor) -> Tensor:
+        """Evaluate at ``points`` (m, n), in their precision; (m, N)."""
+        point_shape(tuple(points.shape), self.terms.n_variables)
+        sums = torch.sparse.mm(self.sums.to(points), points.mT).mT
+        values = self.activate(sums)
+        return values @ self.coefficients.to(values).mT + self.constants.to(values)
+
+
+def encode(terms: TermSet, coefficients: Tensor, constants: Tensor | None = None) -> InExEncoding:
+    """Encode polynomials as a network of two layers.
+
+    There are S terms without the constant, coefficients (N, S) with a row for every polynomial,
+    and their constant terms (N,), which are zeros where there are none.
+
+    Examples
+    --------
+    >>> terms = TermSet.from_exponents([[1, 0], [1, 2]])
+    >>> encoded = encode(terms, torch.tensor([[1.0, -2.0]]), torch.tensor([0.5]))
+    >>> encoded.evaluate(torch.tensor([[3.0, 2.0]], dtype=torch.float64))
+    tensor([[-20.5000]], dtype=torch.float64)
+    """
+    if coefficients.ndim != 2 or coefficients.shape[1] != len(terms):
+        accepted = f"a matrix of {len(terms)} columns, one a term"
+        raise parameter_error("encode", "coefficients", accepted, tuple(coefficients.shape))
+    matrix = coefficients.detach().double().cpu()
+    shifts = matrix.new_zeros(len(matrix)) if constants is None else constants.detach().to(matrix)
+    if shifts.shape != (len(matrix),):
+        accepted = f"a vector of {len(matrix)} numbers, one a polynomial"
+        raise parameter_error("encode", "constants", accepted, tuple(shifts.shape))
+    if not (matrix.isfinite().all() and shifts.isfinite().all()):
+        accepted = "finite, with their constants"
+        raise parameter_error("encode", "coefficients", accepted, "nan or inf")
+    return InExEncoding(terms, sums_matrix(terms), matrix, shifts)
+
+
+Polynomials: TypeAlias = PolynomialLayer | BlockPolynomialLayer | SharedPolynomials | InExEncoding
+
+
+def encode_polynomials(polynomials: Polynomials) -> InExEncoding:
+    """Encode a polynomial layer, folded first, or generators."""
+    if isinstance(polynomials, InExEncoding):
+        return polynomials
+    if isinstance(polynomials, SharedPolynomials):
+        return encode(polynomials.terms, polynomials.coefficients, polynomials.constants)
+    if isinstance(polynomials, PolynomialLayer | BlockPolynomialLayer):
+        plain = polynomials.folded()  # a copy with the normalisation in its weights
+        weight = plain.weight if isinstance(plain, PolynomialLayer) else plain.dense()
+        return encode(plain.monomials.terms, weight, plain.bias)
+    accepted = "a PolynomialLayer, BlockPolynomialLayer, SharedPolynomials or InExEncoding"
+    raise parameter_error("encode_polynomials", "polynomials", accepted, type(polynomials).__name__)
+
+
+# --- norms and bounds --------------------------------------------------------------------------
 
 
 def matrix_norms(matrix: Tensor, name: str = "W", *, lipschitz: float = 1.0) -> LayerNorms:
@@ -96,31 +268,21 @@ class PolynomialSize:
     tau: float  # bound on the l1 norm of every coefficient row
 
     def __post_init__(self) -> None:
-        owner = "PolynomialSize"
         for name in ("degree", "monomials", "polynomials"):
-            check_value(owner, name, whole(), getattr(self, name))
+            check_value("PolynomialSize", name, whole(), getattr(self, name))
         if not 0 < self.tau < math.inf:
-            raise parameter_error(owner, "tau", "a positive number", self.tau)
+            raise parameter_error("PolynomialSize", "tau", "a positive number", self.tau)
 
     @property
-    def sums_spectral(self) -> float:
-        r"""Bound :math:`2^{d/2} d \sqrt{S}` on :math:`\|W_M\|_2`."""
-        return 2 ** (self.degree / 2) * self.degree * math.sqrt(self.monomials)
+    def lemmas(self) -> tuple[float, float, float, float]:
+        r"""Bound norm and ratio of W_M and of W_C.
 
-    @property
-    def sums_ratio(self) -> float:
-        r"""Bound :math:`2^d S` on :math:`\|W_M^T\|_{2,1} / \|W_M\|_2`."""
-        return float(2**self.degree * self.monomials)
-
-    @property
-    def coefficients_spectral(self) -> float:
-        r"""Bound :math:`\sqrt{N} \tau` on :math:`\|W_C\|_2`."""
-        return math.sqrt(self.polynomials) * self.tau
-
-    @property
-    def coefficients_ratio(self) -> float:
-        r"""Bound :math:`N \sqrt{S}` on :math:`\|W_C^T\|_{2,1} / \|W_C\|_2`."""
-        return self.polynomials * math.sqrt(self.monomials)
+        These are :math:`2^{d/2} d \sqrt{S}`, :math:`2^d S`, :math:`\sqrt{N} \tau` and
+        :math:`N \sqrt{S}`, with :math:`\|W^T\|_{2,1} / \|W\|_2` as the ratio.
+        """
+        d, root = self.degree, math.sqrt(self.monomials)
+        first = 2 ** (d / 2) * d * root, float(2**d * self.monomials)
+        return *first, math.sqrt(self.polynomials) * self.tau, self.polynomials * root
 
     def product(self, lambda_1: float, constant: str = "proved") -> float:
         r"""Bound :math:`2^{d/2} d\tau\lambda_1\sqrt{NS}` on the three spectral norms.
@@ -128,13 +290,14 @@ class PolynomialSize:
         As stated, it has :math:`2^d`. The Lipschitz constant ``d`` of the activation comes on top
         of it in the complexity.
         """
-        proved = self.sums_spectral * self.coefficients_spectral * lambda_1
+        sums, _, coefficients, _ = self.lemmas
+        proved = sums * coefficients * lambda_1
         return proved if constant == "proved" else 2 ** (self.degree / 2) * proved
 
     def sum_of_ratios(self, lambda_2: float) -> float:
         r"""Bound :math:`(2^d S)^{2/3} + (N \sqrt{S})^{2/3} + \lambda_2^{2/3}` on the sum."""
-        ratios = (self.sums_ratio, self.coefficients_ratio, lambda_2)
-        return math.fsum(ratio ** (2 / 3) for ratio in ratios)
+        _, sums, _, coefficients = self.lemmas
+        return math.fsum(ratio ** (2 / 3) for ratio in (sums, coefficients, lambda_2))
 
 
 @dataclass(frozen=True)
@@ -164,29 +327,28 @@ class PolynomialBounds:
     bounds: tuple[Bound, ...] = field(init=False)  # two lemmas and, with W_F, the theorem
 
     def __post_init__(self) -> None:
-        size, sums, coefficients = self.size, self.sums, self.coefficients
+        sums, sums_ratio, coefficients, coefficients_ratio = self.size.lemmas
         wm, wc = "lemma on W_M", "lemma on W_C"
         bounds = [
-            Bound("||W_M||_2", wm, sums.spectral, size.sums_spectral),
-            Bound("||W_M^T||_2,1 / ||W_M||_2", wm, sums.ratio, size.sums_ratio),
-            Bound("||W_C||_2", wc, coefficients.spectral, size.coefficients_spectral),
-            Bound("||W_C^T||_2,1 / ||W_C||_2", wc, coefficients.ratio, size.coefficients_ratio),
+            Bound("‖W_M‖₂", wm, self.sums.spectral, sums),
+            Bound("‖W_Mᵀ‖₂,₁ / ‖W_M‖₂", wm, self.sums.ratio, sums_ratio),
+            Bound("‖W_C‖₂", wc, self.coefficients.spectral, coefficients),
+            Bound("‖W_Cᵀ‖₂,₁ / ‖W_C‖₂", wc, self.coefficients.ratio, coefficients_ratio),
         ]
         if self.final is not None:
             product = math.prod(layer.spectral for layer in self.layers)
             for constant in ("proved", "stated"):
-                bound = size.product(self.final.spectral, constant)
-                source = f"theorem, as {constant}"
-                bounds.append(Bound("product of ||W||_2", source, product, bound))
-            total, bound = Complexity(self.layers).total, size.sum_of_ratios(self.final.ratio)
-            bounds.append(Bound("sum of ratios^(2/3)", "theorem", total, bound))
+                limit = self.size.product(self.final.spectral, constant)
+                bounds.append(Bound("product of ‖W‖₂", f"theorem, as {constant}", product, limit))
+            total, limit = Complexity(self.layers).total, self.size.sum_of_ratios(self.final.ratio)
+            bounds.append(Bound("sum of ratios^(2/3)", "theorem", total, limit))
         object.__setattr__(self, "bounds", tuple(bounds))
 
     @property
     def layers(self) -> tuple[LayerNorms, ...]:
-        """What :func:`kappa` takes as ``added``: W_M, W_C and, where known, W_F."""
-        known = (self.sums, self.coefficients, self.final)
-        return tuple(layer for layer in known if layer is not None)
+        """The layers that :func:`kappa` takes as ``added``: W_M, W_C and, where known, W_F."""
+        head = (self.sums, self.coefficients)
+        return head if self.final is None else (*head, self.final)
 
     @property
     def holds(self) -> bool:
@@ -194,23 +356,7 @@ class PolynomialBounds:
         return all(bound.holds for bound in self.bounds)
 
 
-def encode_polynomials(polynomials: Polynomials | InExEncoding) -> InExEncoding:
-    """Encode a polynomial layer, folded first, or generators."""
-    if isinstance(polynomials, InExEncoding):
-        return polynomials
-    if isinstance(polynomials, SharedPolynomials):
-        return encode(polynomials.terms, polynomials.coefficients, polynomials.constants)
-    if isinstance(polynomials, PolynomialLayer | BlockPolynomialLayer):
-        plain = polynomials.folded()  # a copy with the normalisation in its weights
-        weight = plain.weight if isinstance(plain, PolynomialLayer) else plain.dense()
-        return encode(plain.monomials.terms, weight, plain.bias)
-    accepted = "a PolynomialLayer, BlockPolynomialLayer, SharedPolynomials or InExEncoding"
-    raise parameter_error("encode_polynomials", "polynomials", accepted, type(polynomials).__name__)
-
-
-def polynomial_bounds(
-    polynomials: Polynomials | InExEncoding, final: Tensor | None = None
-) -> PolynomialBounds:
+def polynomial_bounds(polynomials: Polynomials, final: Tensor | None = None) -> PolynomialBounds:
     """Compute the norms of an encoded polynomial layer and set the bounds next to them.
 
     Parameters
@@ -223,8 +369,6 @@ def polynomial_bounds(
 
     Examples
     --------
-    >>> import torch
-    >>> from vinets.algebra.terms import TermSet
     >>> encoded = encode(TermSet.from_exponents([[1, 0], [1, 1]]), torch.tensor([[3.0, -4.0]]))
     >>> [(round(b.actual, 3), round(b.bound, 3)) for b in polynomial_bounds(encoded).bounds]
     [(1.902, 5.657), (2.321, 8.0), (5.0, 7.0), (1.0, 1.414)]

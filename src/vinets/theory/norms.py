@@ -78,15 +78,20 @@ class Complexity:
     layers: tuple[LayerNorms, ...]
 
     @property
+    def factors(self) -> list[float]:
+        """Lipschitz constant times spectral norm of every layer."""
+        return [layer.lipschitz * layer.spectral for layer in self.layers]
+
+    @property
     def product(self) -> float:
         """Product of Lipschitz constants and spectral norms."""
-        return math.prod(layer.lipschitz * layer.spectral for layer in self.layers)
+        return math.prod(self.factors)
 
     @property
     def log10_product(self) -> float:
         """Decimal logarithm of the product, finite where that overflows."""
         # fsum, so that the order of the layers does not show in the last digits.
-        factors = [layer.lipschitz * layer.spectral for layer in self.layers]
+        factors = self.factors
         return math.fsum(map(math.log10, factors)) if all(f > 0 for f in factors) else -math.inf
 
     @property
@@ -112,8 +117,8 @@ class Complexity:
     @property
     def shares(self) -> tuple[float, ...]:
         """Each layer's share of the sum; the shares add up to 1."""
-        total = self.total
-        return tuple(layer.term / total if total > 0 else 0.0 for layer in self.layers)
+        total = self.total or 1.0  # without a sum, every term is zero
+        return tuple(layer.term / total for layer in self.layers)
 
     @property
     def converged(self) -> bool:
@@ -125,8 +130,7 @@ class Complexity:
         parts = zip(self.layers, self.shares, strict=True)
         layers = [asdict(layer) | {"share": part} for layer, part in parts]
         facts = {"R": self.R, "log10_R": self.log10_R, "residual_rule": "stacked", "layers": layers}
-        plain: dict[str, Any] = as_plain(facts)
-        return plain
+        return dict(as_plain(facts))
 
 
 @dataclass(frozen=True)
@@ -148,8 +152,7 @@ def spectral_norm(
     Fourier transform. All else goes through :func:`largest_singular_value`.
 
     The layer has any stride, dilation and groups, and zero or circular padding; ``input_shape`` is
-    that of one example: (channels, height, width), or (..., features). Steps stop at the relative
-    residual ``tolerance``; ``seed`` is that of their random start.
+    that of one example: (channels, height, width), or (..., features).
 
     Examples
     --------
@@ -171,10 +174,10 @@ def spectral_norm(
         matrices = spectrum.reshape(layer.groups, outputs // layer.groups, inputs, -1)
         value = largest_of(matrices.permute(0, 3, 1, 2))
         return SpectralNorm(value, value, 0, True)
-    found = largest_singular_value(forward, input_shape, tolerance, seed, layer.weight.device)
+    norm = largest_singular_value(forward, input_shape, tolerance, seed, layer.weight.device)
     # The Frobenius norm bounds it for certain, and is the smaller one for operators of low rank.
     frobenius = float(rows.square().sum().sqrt())
-    return replace(found, upper=max(found.value, min(found.upper, frobenius)))
+    return replace(norm, upper=max(norm.value, min(norm.upper, frobenius)))
 
 
 def two_one_norm(layer: LinearLayer, input_shape: tuple[int, ...]) -> float:

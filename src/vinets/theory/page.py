@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from functools import partial, reduce
+from functools import partial
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
@@ -29,8 +29,8 @@ from vinets.report.values import (
     Value,
     facts_table,
 )
-from vinets.theory.advisor import Advice, power_of_ten
-from vinets.theory.complexity import CutComplexity
+from vinets.theory.advisor import DEGREES, Advice, power_of_ten
+from vinets.theory.bounds import PolynomialBounds
 from vinets.theory.norms import Complexity
 from vinets.theory.study import CURVE_POINTS, QUANTILES, Corollary, Study
 
@@ -58,9 +58,6 @@ BOUND_COLUMNS = (
     Column("holds", better="yes"),
 )
 BEHIND = "network behind the cut"
-# The page has one spelling for what results, which are ASCII, call by names.
-SYMBOLS = {"||_2,1": "‖₂,₁", "||_2": "‖₂", "||": "‖", "^T": "ᵀ"}
-SYMBOLS |= {"kappa": "κ", "lambda_1": "λ₁", "tau": "τ", "<=": "≤"}
 MEANING = (
     "The spectral complexity R of a network is the product of the spectral norms ‖W‖₂ of its "
     "layers and of the Lipschitz constants ρ behind them, times (Σ(‖Wᵀ‖₂,₁ / ‖W‖₂)^⅔)^(3/2). "
@@ -103,7 +100,7 @@ def theory_page(study: Study, title: str, command: str, machine: Mapping[str, ob
     facts += [("Certified head", size, remark), ("Cut", study.cut, gone)]
     sections = [_layers_section(study)]
     if network is not None:
-        sections.append(_bounds_section(study, network))
+        sections.append(_bounds_section(study, network.head.bounds))
     sections.append(_advice_section(advice))
     if study.corollary is not None and network is not None:
         sections.append(_margins_section(study.corollary))
@@ -122,17 +119,6 @@ def power(log10: float) -> str:
     ('10^2.50', '0')
     """
     return "0" if log10 == -math.inf else number(log10, "10^.2f")
-
-
-def with_symbols(text: str) -> str:
-    """Return a text with the symbols of the page in place of names and ASCII.
-
-    Examples
-    --------
-    >>> with_symbols("||W_M^T||_2,1 / ||W_M||_2, kappa <= 1")
-    '‖W_Mᵀ‖₂,₁ / ‖W_M‖₂, κ ≤ 1'
-    """
-    return reduce(lambda done, pair: done.replace(*pair), SYMBOLS.items(), text)
 
 
 # --- sections ---------------------------------------------------------------------------------
@@ -171,19 +157,17 @@ def _layers_section(study: Study) -> Section:
     return Section("R by layer", (NORMS, layers_figure(study.uncut, others), *tables))
 
 
-def _bounds_section(study: Study, network: CutComplexity) -> Section:
-    title, bounds = "κ and the bounds of the theorem", network.head.bounds
+def _bounds_section(study: Study, bounds: PolynomialBounds | None) -> Section:
+    """Return what is known of κ and, for a head of polynomials, its norms next to their bounds."""
+    title = "κ and the bounds of the theorem"
     if bounds is None:
         return Section(title, (kappa_sentence(study),))
     size = bounds.size
     caption = (
-        f"Norms beside their bounds: degree {size.degree}, {number(size.monomials, ',')} "
+        f"Norms next to their bounds: degree {size.degree}, {number(size.monomials, ',')} "
         f"monomials, {number(size.polynomials, ',')} polynomials, τ = {number(size.tau, '.4g')}"
     )
-    rows = [
-        (with_symbols(b.quantity), b.source, b.actual, b.bound, b.tightness, b.holds)
-        for b in bounds.bounds
-    ]
+    rows = [(b.quantity, b.source, b.actual, b.bound, b.tightness, b.holds) for b in bounds.bounds]
     table = Table.from_rows("bounds", caption, BOUND_COLUMNS, rows)
     held = "Every bound holds." if bounds.holds else "A bound is broken."
     text = f"{held} A ratio of 1 means that the bound is attained."
@@ -195,20 +179,19 @@ def _advice_section(advice: Advice) -> Section:
     region = advice.region
     lambdas = {name: number(getattr(region, name), ".4g") for name in ("lambda_1", "lambda_2")}
     text = ADVICE.format(constant=region.constant, **lambdas)
-    sizes: dict[tuple[int, int], dict[str, Value]] = {}
+    sizes: dict[tuple[int, int], list[Value]] = {}  # the largest τ by rising degree
     for row in advice.path:
         largest = f"{power_of_ten(row.log10_tau_max)}{'*' if row.fits else ''}"
-        sizes.setdefault((row.polynomials, row.monomials), {})[f"degree {row.degree}"] = largest
-    degrees = [f"degree {degree}" for degree in sorted({row.degree for row in advice.path})]
+        sizes.setdefault((row.polynomials, row.monomials), []).append(largest)
     table = Table.from_rows(
         "advice",
         f"Largest τ with κ ≤ 1 (* from {advice.tau:g} on)",
         [Column("polynomials", format=","), Column("monomials", format=",")]
-        + [Column(degree, format="") for degree in degrees],
-        [(*size, *(found[degree] for degree in degrees)) for size, found in sizes.items()],
+        + [Column(f"degree {degree}", format="") for degree in DEGREES],
+        [(*size, *largest) for size, largest in sizes.items()],
     )
     maps: list[Block] = []
-    for degree in sorted({row.degree for row in advice.rows}):
+    for degree in DEGREES:
         fits = any(row.fits for row in advice.rows if row.degree == degree)
         caption = f"Degree up to {degree}. {'Blue sizes are' if fits else 'No size is'} certified "
         caption += f"at τ = {advice.tau:g}."
@@ -217,7 +200,7 @@ def _advice_section(advice: Advice) -> Section:
         alt = f"Map of the largest certified τ over polynomials and monomials of degree {degree}."
         draw = partial(draw_region, advice=advice, degree=degree)
         maps.append(Drawing(f"region-{degree}", alt, caption, draw, (4.4, 3.5)))
-    blocks = (text, with_symbols(advice.sentence), table, Beside(tuple(maps)))
+    blocks = (text, advice.sentence, table, Beside(tuple(maps)))
     return Section("Heads that are certified", blocks)
 
 
@@ -293,7 +276,7 @@ def layers_figure(uncut: Complexity, networks: Mapping[str, Complexity]) -> Figu
     names = [layer.name for layer in uncut.layers]
     series = []
     for name, complexity in every.items():
-        factors = [layer.lipschitz * layer.spectral for layer in complexity.layers]
+        factors = complexity.factors
         count = factors.index(0) if 0 in factors else len(factors)  # a zero has no logarithm
         x = list(range(count))
         y = list(accumulate(math.log10(factor) for factor in factors[:count]))
@@ -365,7 +348,7 @@ def draw_region(ax: Axes, advice: Advice, degree: int) -> None:
     bar.ax.set_yscale("linear")  # colours are spread unevenly, numbers need not be
     for value, style in ((advice.tau, "-"), (1.0, "--")):
         level = math.log10(value)
-        if min(heat.shape) < 2 or not heat.min() < level < heat.max():
+        if not heat.min() < level < heat.max():
             continue  # no line crosses the map, and matplotlib would warn
         lines = ax.contour(x, y, heat, levels=[level], colors="#111111", linestyles=style)
         for text in ax.clabel(lines, fmt=f"τ = {value:g}", fontsize=9):

@@ -49,6 +49,7 @@ from vinets.theory.norms import Complexity, LayerNorms
 
 CURVE_POINTS = 60
 QUANTILES = (0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9)
+RATIO_QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)
 Batches = Iterable[tuple[Inputs, Tensor]]
 Numbers = TypeVar("Numbers", float, NDArray[np.float64])
 
@@ -58,12 +59,10 @@ def margins(logits: Tensor, labels: Tensor) -> Tensor:
 
     Logits (m, K) are finite, for two classes or more, and labels (m,) integers from 0 to K - 1.
     """
-    if not isinstance(logits, Tensor) or logits.ndim != 2 or logits.shape[1] < 2:
+    if logits.ndim != 2 or logits.shape[1] < 2:
         accepted = "a tensor of shape (m, K) with two classes or more"
-        shape = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
-        raise parameter_error("margins", "logits", accepted, shape)
-    integers = not (labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool)
-    if labels.shape != logits.shape[:1] or not integers:
+        raise parameter_error("margins", "logits", accepted, tuple(logits.shape))
+    if labels.shape != logits.shape[:1] or labels.is_floating_point():
         got = f"{labels.dtype} of shape {tuple(labels.shape)}"
         raise parameter_error("margins", "labels", f"{len(logits)} integers, one an example", got)
     wide, index = logits.detach().double(), labels.to(logits.device, torch.int64)[:, None]
@@ -85,12 +84,8 @@ def network_width(layers: Iterable[Layer], extra: Sequence[int] = ()) -> int:
     """
     sizes = list(extra)
     for layer in layers:
-        sizes.append(math.prod(layer.input_shape))
-        sizes.append(math.prod(layer.output_shape) + layer.carried)
-    if not sizes or min(sizes) < 1:
-        accepted = "one or more layers, all sizes positive"
-        raise parameter_error("network_width", "layers", accepted, f"sizes {sizes}")
-    return int(max(sizes))
+        sizes += math.prod(layer.input_shape), math.prod(layer.output_shape) + layer.carried
+    return max(sizes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,8 +100,8 @@ class MarginBound:
     >>> bound = MarginBound([2.0, 4.0, 1.0, 3.0], log10_R=0.0, input_norm=1.0, width=8)
     >>> bound.error, bound.loss(2.0), bound.quantiles(0.5)
     (0.0, 0.5, 2.0)
-    >>> round(bound.complexity_term(2.0), 4), round(bound.confidence_term, 4), bound.vacuous
-    (0.2599, 1.073, True)
+    >>> round(bound.complexity_term(2.0), 4), round(bound.confidence_term, 4)
+    (0.2599, 1.073)
     """
 
     margins: NDArray[np.float64]  # (m,), finite; kept sorted, in float64 and read-only
@@ -117,8 +112,7 @@ class MarginBound:
     form: Literal["theorem", "printed"] = "theorem"  # see the module's text
 
     def __post_init__(self) -> None:
-        owner = "MarginBound"
-        one_of(owner, "form", self.form, ("theorem", "printed"))
+        one_of("MarginBound", "form", self.form, ("theorem", "printed"))
         values = np.sort(np.asarray(self.margins, dtype=np.float64), axis=None)
         vector = np.ndim(self.margins) == 1 and len(values) > 0 and bool(np.isfinite(values).all())
         domains = {
@@ -130,7 +124,7 @@ class MarginBound:
         }
         for name, (holds, accepted) in domains.items():
             if not holds:
-                raise parameter_error(owner, name, accepted, getattr(self, name))
+                raise parameter_error("MarginBound", name, accepted, getattr(self, name))
         values.flags.writeable = False  # np.sort has made a copy: the caller's array stays as it is
         object.__setattr__(self, "margins", values)
 
@@ -147,8 +141,8 @@ class MarginBound:
         Examples
         --------
         >>> batch = torch.tensor([[3.0, 4.0]]), torch.tensor([1])
-        >>> found = MarginBound.measure(nn.Identity(), [batch], log10_R=0.0, width=2)
-        >>> found.margins.tolist(), found.input_norm
+        >>> bound = MarginBound.measure(nn.Identity(), [batch], log10_R=0.0, width=2)
+        >>> bound.margins.tolist(), bound.input_norm
         ([1.0], 5.0)
         """
         parts, square, device = [torch.empty(0)], 0.0, device_of(network)
@@ -210,24 +204,6 @@ class MarginBound:
         r"""Add :math:`L_\gamma` and both terms with constant 1. No certificate."""
         return self.loss(gamma) + (self.complexity_term(gamma) + self.confidence_term)
 
-    def best(self) -> float:
-        """Find the margin with the smallest :meth:`value`.
-
-        The loss jumps at the margins of the sample and the complexity term falls between them, so
-        it is a number just below one of these. Beyond the largest, the loss is 1.
-        """
-        # From the largest down: where several are equal, or all overflow, the largest is taken.
-        below = np.nextafter(self.margins[::-1], -math.inf)
-        below = below[below > 0]
-        if not len(below):
-            raise ValueError("No margin is best, because no example has a positive margin.")
-        return float(below[np.argmin(self.value(below))])
-
-    @property
-    def vacuous(self) -> bool:
-        """Whether the smallest value is 1 or more. If not, it is still no certificate."""
-        return self.margins[-1] <= 0 or self.value(self.best()) >= 1
-
     @property
     def normalised(self) -> NDArray[np.float64]:
         r"""The margins :math:`\gamma m / (\|X\|_{2,2} R)`, sorted.
@@ -255,14 +231,13 @@ class MarginBound:
         >>> round(near.ratio_to(far), 9)
         4.0
         """
-        both = (self, other)
-        counts = [len(bound.margins) for bound in both]
         # Norms of the same examples, added up in another order, may differ in the last digits.
         norms = math.isclose(self.input_norm, other.input_norm, rel_tol=1e-6)
-        if counts[0] != counts[1] or self.form != other.form or not norms:
+        mine, theirs = len(self.margins), len(other.margins)
+        if mine != theirs or self.form != other.form or not norms:
             raise ValueError(
                 "Only bounds on the same examples and in the same form compare. Got "
-                f"{counts[0]} and {counts[1]} examples, input norms {self.input_norm:g} and "
+                f"{mine} and {theirs} examples, input norms {self.input_norm:g} and "
                 f"{other.input_norm:g}, and the forms {self.form!r} and {other.form!r}."
             )
         owner = "MarginBound.ratio_to"
@@ -271,21 +246,19 @@ class MarginBound:
         # The losses that a network attains at its own margins; all of them unless margins tie.
         common = np.intersect1d(self.loss(self.margins), other.loss(other.margins))
         loss = float(common[np.searchsorted(common, quantile)])
-        gammas = [bound.quantiles(loss) for bound in both]
-        if min(gammas) <= 0:
+        own, others = self.quantiles(loss), other.quantiles(loss)
+        if min(own, others) <= 0:
             accepted = "one at which both networks have a positive margin"
             raise parameter_error(owner, "quantile", accepted, quantile, "Choose a larger one.")
         if other.log10_R == -math.inf:
             raise ValueError("Nothing compares with a network of spectral complexity 0.")
-        mine, theirs = (b.log10_complexity_term(g) for b, g in zip(both, gammas, strict=True))
-        return float(_power(mine - theirs))
+        difference = self.log10_complexity_term(own) - other.log10_complexity_term(others)
+        return float(_power(difference))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON: a few quantiles, and a curve of the loss, not all values.
-
-        The curve has the margins at evenly spaced quantiles and the loss at each.
-        """
+        """Return plain values for JSON: some quantiles, and a curve of the loss at even ones."""
         gammas, median = self.quantiles(np.linspace(0, 1, CURVE_POINTS)), self.quantiles(0.5)
+        at_median = self.log10_complexity_term(median) if median > 0 else None
         return {
             "margins": {
                 "examples": len(self.margins),
@@ -300,9 +273,7 @@ class MarginBound:
             "input_norm": self.input_norm,
             "width": self.width,
             "delta": self.delta,
-            "log10_complexity_at_median": self.log10_complexity_term(median)
-            if median > 0
-            else None,
+            "log10_complexity_at_median": at_median,
             "confidence": self.confidence_term,
         }
 
@@ -357,32 +328,30 @@ class Study:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, for JSON."""
-        network = margins = None
-        if self.network is not None:
-            head = self.network.head
-            bounds = head.bounds and as_plain(head.bounds) | {"holds": head.bounds.holds}
-            network = self.network.whole.to_dict() | {
-                "log10_R_guaranteed": self.network.guaranteed.log10_R,
-                "variables_bound": head.variables_bound,
-                "bounds": bounds,
-            }
-        if self.corollary is not None:
-            levels = (0.1, 0.25, 0.5, 0.75, 0.9)
-            margins = {
-                "uncut": self.corollary.uncut.to_dict(),
-                "network": self.corollary.network.to_dict(),
-                "ratios": {str(q): self.corollary.ratio(q) for q in levels},
-            }
-        return {
+        facts: dict[str, Any] = {
             "cut": self.cut,
             "uncut": self.uncut.to_dict(),
             "kept": [layer.name for layer in self.split.kept],
             "removed": [layer.name for layer in self.split.removed],
             "log10_kappa": self.log10_kappa,
-            "network": network,
+            "network": None,
             "advice": self.advice.to_dict(),
-            "corollary": margins,
+            "corollary": None,
         }
+        if self.network is not None:
+            bounds = self.network.head.bounds
+            facts["network"] = self.network.whole.to_dict() | {
+                "log10_R_guaranteed": self.network.guaranteed.log10_R,
+                "variables_bound": self.network.head.variables_bound,
+                "bounds": bounds and as_plain(bounds) | {"holds": bounds.holds},
+            }
+        if self.corollary is not None:
+            facts["corollary"] = {
+                "uncut": self.corollary.uncut.to_dict(),
+                "network": self.corollary.network.to_dict(),
+                "ratios": {str(q): self.corollary.ratio(q) for q in RATIO_QUANTILES},
+            }
+        return facts
 
 
 @flat(advising=AdviceOptions)
@@ -401,8 +370,8 @@ def study(
 
     Parameters
     ----------
-    model : Module
-        The uncut network, which is cut as in :func:`vinets.build`.
+    model, cut
+        The uncut network and where to cut it, as in :func:`vinets.build`.
     example : Tensor
         A batch of inputs; one is enough.
     network : CutNetwork or None, default=None
@@ -414,14 +383,11 @@ def study(
         Without a ``network``, the advice assumes a projection to this many principal components,
         which are orthonormal: norms 1 and ``components``. A rescaling in front of it depends on
         the data, so it counts only with a ``network``.
-    seed : int, default=0
-        As for :func:`spectral_complexity`.
     advising
         As for :func:`vinets.theory.advisor.advise`; the fields are keywords here, too.
 
     Examples
     --------
-    >>> import torch
     >>> from vinets.models import digits_cnn
     >>> found = study(digits_cnn(), "relu2", torch.zeros(1, 1, 8, 8), components=16)
     >>> [layer.name for layer in found.split.removed]
@@ -433,8 +399,7 @@ def study(
             f"the network is cut at {network.record.cut!r}, and the study is of {name!r}. Pass "
             "the cut of the network."
         )
-    uncut = spectral_complexity(model, example, seed=seed)
-    behind, corollary = None, None
+    uncut, behind = spectral_complexity(model, example, seed=seed), None
     if network is None:
         backbone = truncate(model, name, example)
         truncated = spectral_complexity(backbone, example, seed=seed)
@@ -453,14 +418,13 @@ def study(
     with evaluating(model):
         classes = logits_of(call(model, example[:1])).shape[1]
     advice = advise(split, classes, advising=advising)
-    if network is not None and behind is not None and batches is not None:
-        log10_R = behind.whole.log10_R
-        # Products of unbounded forms have an infinite R, on which the corollary says nothing.
-        if math.isfinite(log10_R):
-            width = network_width(read_layers(model, example))
-            ours = network_width(read_layers(network.backbone, example), behind.head.sizes)
-            corollary = Corollary(
-                MarginBound.measure(model, batches(), uncut.log10_R, width),
-                MarginBound.measure(network, batches(), log10_R, ours),
-            )
+    corollary = None
+    # Products of unbounded forms have an infinite R, on which the corollary says nothing.
+    if network and behind and batches and math.isfinite(behind.whole.log10_R):
+        width = network_width(read_layers(model, example))
+        ours = network_width(read_layers(network.backbone, example), behind.head.sizes)
+        corollary = Corollary(
+            MarginBound.measure(model, batches(), uncut.log10_R, width),
+            MarginBound.measure(network, batches(), behind.whole.log10_R, ours),
+        )
     return Study(name, uncut, split, advice, behind, corollary)
