@@ -8,7 +8,6 @@ position, rescaled, or a few principal components of them, squashed, or both.
 
 from __future__ import annotations
 
-import copy
 import math
 import time
 from collections.abc import Callable, Mapping
@@ -22,10 +21,10 @@ from torch.nn import functional as F
 
 from vinets.algebra.terms import TermSet
 from vinets.core.options import choice, count, option, optional, share
-from vinets.core.progress import Progress
 from vinets.heads.base import HeadOptions, build_like
-from vinets.heads.maps import HeadMaps, LinearMap
 from vinets.heads.pieces import (
+    HeadMaps,
+    LinearMap,
     LinearPath,
     SpatialSum,
     TrainedTail,
@@ -37,14 +36,11 @@ from vinets.heads.pieces import (
 from vinets.heads.polynomial import PolynomialHead
 from vinets.heads.polynomial_layer import PolynomialLayer
 from vinets.heads.vanishing import (
+    GeneratorHead,
     GeneratorOptions,
     Variables,
-    find_generators,
-    generator_facts,
     linear_path,
-    make_layer,
     project,
-    scaling_points,
 )
 from vinets.ideals.base import VanishingIdeal
 from vinets.ideals.choose import make_ideal
@@ -81,7 +77,7 @@ class LocalOptions(GeneratorOptions):
     )
     monomials: int | None = option(None, count(), "Monomials to keep, at most.", shown="all")
 
-    def for_classes(self, classes: int) -> LocalOptions:
+    def for_classes(self, classes: int) -> Self:
         """Return the options with what was left open chosen.
 
         A local layer is evaluated at every position, so that its size is bounded in all. Many
@@ -238,46 +234,34 @@ def _summed(layer: PolynomialLayer, spatial: SpatialSum, m: Tensor) -> Tensor:
     return spatial.of_forms(m, *affine, layer.slope)
 
 
-class LocalHead(LocalPolynomials):
+class LocalHead(GeneratorHead, LocalPolynomials):
     """The local head whose polynomials vanish on the classes."""
 
     kind, label = "local", "VI-Net"
-    from_ideals = True
     Options = LocalOptions
     rivals = ("linear", "pooled", "mlp", "local-random", "local-same-degrees", "local-relu")
     training_defaults: ClassVar[Mapping[str, Any]] = {"weight_decay": 2e-3}
 
     @classmethod
-    def make(
-        cls, latents: Latents, options: LocalOptions, seed: int, progress: Progress | None
+    def find_variables(cls, latents: Latents, options: LocalOptions, seed: int) -> Variables:
+        key = cls.kind, options.components, options.pca, seed
+        return latents.once("variables", key, lambda: find_descriptors(latents, options, seed))
+
+    @classmethod
+    def around(
+        cls,
+        layer: PolynomialLayer,
+        variables: Variables,
+        latents: Latents,
+        options: LocalOptions,
+        seed: int,
     ) -> Self:
-        options = options.for_classes(latents.n_classes)
-        variables = latents.once(
-            "variables",
-            (cls.kind, options.components, options.pca, seed),
-            lambda: find_descriptors(latents, options, seed),
-        )
-        generators = find_generators(latents, variables, options, seed, progress)
-        begin = time.perf_counter()
-        made = make_layer(generators, scaling_points(latents, variables), options, local=True)
-        layer = made.layer
-        assert isinstance(layer, PolynomialLayer)  # blocks are for global heads
-        projection = copy.deepcopy(variables.projection)  # another head may train it
-        if projection is not None:
-            layer = with_channels(layer, latents.shape[0], seed)
+        channels, positions = latents.shape
+        inputs = variables.rescale, variables.projection
+        if variables.projection is not None:
+            layer = with_channels(layer, channels, seed)
         path = linear_path(latents, options.linear_path)
-        head = cls(
-            variables.rescale,
-            projection,
-            layer,
-            latents.n_classes,
-            positions=latents.shape[1],
-            path=path,
-        )
-        if projection is not None:
-            projection.requires_grad_(options.train_projection)
-        head.facts = generator_facts(head, latents, variables, generators, made, options, begin)
-        return head
+        return cls(*inputs, layer, latents.n_classes, positions=positions, path=path)
 
     @classmethod
     def latent_defaults(cls, options: Any) -> dict[str, Any]:
@@ -292,9 +276,7 @@ class LocalReLUHead(LocalPolynomials):
     training_defaults = LocalHead.training_defaults
 
     @classmethod
-    def make(
-        cls, latents: Latents, options: LocalBaselineOptions, seed: int, progress: Progress | None
-    ) -> Self:
+    def make(cls, latents: Latents, options: LocalBaselineOptions, seed: int) -> Self:
         head = build_like(latents, options.like, seed)
         assert isinstance(head, LocalPolynomials)  # its options are those of a local head
         own = head.polynomials

@@ -23,12 +23,11 @@ from vinets.algebra.shared import SharedPolynomials, nearest_products
 from vinets.algebra.terms import TermSet
 from vinets.core.checks import parameter_error
 from vinets.core.options import choice, count, option, optional, real, whole
-from vinets.core.progress import Progress
 from vinets.heads.base import HeadOptions, plain_facts
 from vinets.heads.local import descriptors
 from vinets.heads.polynomial_layer import batch_moments, own_share
 from vinets.heads.units import NormalizedForms, UnitsHead, fitting, rank_of
-from vinets.heads.vanishing import Variables, project, score_generators
+from vinets.heads.vanishing import SizeOptions, Variables, project, score_generators
 from vinets.ideals.abm import ABM
 from vinets.ideals.pruning import prune
 from vinets.latent.collect import Latents
@@ -135,9 +134,7 @@ class ProductsHead(UnitsHead):
                 self.forms.gain[count:] = 1 / (1 + offset)
 
     @classmethod
-    def make(
-        cls, latents: Latents, options: ProductsOptions, seed: int, progress: Progress | None
-    ) -> Self:
+    def make(cls, latents: Latents, options: ProductsOptions, seed: int) -> Self:
         begin = time.perf_counter()
         shape, classes = latents.shape, latents.n_classes
         rank = rank_of(shape, options.spatial_rank)
@@ -262,6 +259,45 @@ class ProductsHead(UnitsHead):
         return SharedPolynomials(
             TermSet(channels, blocks), values[:, 1:].contiguous(), values[:, 0].clone(), owners
         )
+
+
+@dataclass(frozen=True)
+class UnitsOptions(SizeOptions):
+    """Options of :class:`ReLUUnits`."""
+
+    spatial_rank: int | None = option(
+        16, count(), "Patterns of weights over the positions that sums share."
+    )
+    like: HeadOptions = ProductsOptions()
+
+
+class ReLUUnits(UnitsHead):
+    """The control of products: as many parameters, a ReLU for every form."""
+
+    kind, label = "relu-units", "local ReLU units"
+    Options = UnitsOptions
+    training_defaults = ProductsHead.training_defaults
+    rectified = True
+
+    def units(self, forms: Tensor) -> Tensor:
+        return forms.relu()
+
+    def units_of_rows(self, forms: Tensor) -> Tensor:
+        return forms.relu_()
+
+    @classmethod
+    def make(cls, latents: Latents, options: UnitsOptions, seed: int) -> Self:
+        shape, classes = latents.shape, latents.n_classes
+        rank = rank_of(shape, options.spatial_rank)
+        count = fitting(shape, classes, rank, 1, options.size(latents, seed))
+        return cls(*shape, classes, count=count, rank=rank)
+
+    @classmethod
+    def latent_defaults(cls, options: Any) -> dict[str, Any]:
+        return ProductsHead.latent_defaults(options.like)
+
+
+# --- expansion into monomials -----------------------------------------------------------------
 
 
 def _times(

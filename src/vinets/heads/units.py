@@ -20,8 +20,15 @@ from torch.nn import functional as F
 from vinets.core.checks import optional_positive_int
 from vinets.heads import fused
 from vinets.heads.base import Head
-from vinets.heads.maps import HeadMaps, LinearMap
-from vinets.heads.pieces import by_parts, folded_linear, in_use, parameter_count, traced
+from vinets.heads.pieces import (
+    HeadMaps,
+    LinearMap,
+    by_parts,
+    folded_linear,
+    in_use,
+    parameter_count,
+    traced,
+)
 from vinets.heads.polynomial_layer import batch_moments
 
 

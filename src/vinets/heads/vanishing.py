@@ -10,6 +10,7 @@ import copy
 import math
 import time
 import warnings
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
@@ -24,12 +25,10 @@ from vinets.core.device import Clock
 from vinets.core.options import choice, count, flag, option, optional, share, whole
 from vinets.core.progress import Progress
 from vinets.core.settings import IdealOptions
-from vinets.heads.base import HeadOptions, plain_facts
+from vinets.heads.base import Head, HeadOptions, build_like, plain_facts
 from vinets.heads.block_layer import BlockPolynomialLayer
-from vinets.heads.class_sizes import class_means, measure_vanishing
-from vinets.heads.facts import BuildFacts, Pictures
-from vinets.heads.maps import HeadMaps, LinearMap
-from vinets.heads.pieces import LinearPath, TrainedTail
+from vinets.heads.facts import Pictures, class_means, measure_vanishing
+from vinets.heads.pieces import HeadMaps, LinearMap, LinearPath, TrainedTail
 from vinets.heads.polynomial import PolynomialHead
 from vinets.heads.polynomial_layer import PolynomialLayer
 from vinets.ideals.base import NoGeneratorsWarning, VanishingIdeal
@@ -41,14 +40,14 @@ from vinets.latent.pca import Projection, fit_pca
 from vinets.latent.rescale import Rescale
 
 ORDERS = ("tanh-pca", "pca-tanh")
-MAX_POLYNOMIALS = 150_000  # polynomials of a head; those beyond it are pruned
+MAX_POLYNOMIALS = 150_000  # polynomials of a head; the best of every class stay
 
 # --- options ----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class GeneratorOptions(IdealOptions, HeadOptions):
-    """How generators of class ideals are found, and which of them stay."""
+    """Options of heads of generators: how they are found, and which of them stay."""
 
     panel: ClassVar[str] = "Head"
     normalization: str | None = option(
@@ -75,10 +74,14 @@ class GeneratorOptions(IdealOptions, HeadOptions):
 
     def ideal(self) -> VanishingIdeal:
         """Return the algorithm that finds the generators, not fitted."""
-        given = self
+        options = self
         if self.algorithm.lower() != "abm" and self.normalization == "leading":
-            given = replace(self, normalization=None)  # the rule is an option of ABM alone
-        return make_ideal(given, max_degree=self.max_degree)
+            options = replace(self, normalization=None)  # the rule is an option of ABM alone
+        return make_ideal(options, max_degree=self.max_degree)
+
+    def for_classes(self, classes: int) -> Self:
+        """Return the options with what was left open chosen."""
+        return self
 
     def check(self, owner: str) -> None:
         super().check(owner)
@@ -94,7 +97,90 @@ class VanishingOptions(GeneratorOptions):
     scale: str = option("unit", choice("unit", "none"), "Components have unit variance, or theirs.")
 
 
+@dataclass(frozen=True)
+class BaselineOptions(HeadOptions):
+    """Options of baselines that stand next to a vanishing head: those of that head."""
+
+    like: VanishingOptions = VanishingOptions()
+
+
+@dataclass(frozen=True)
+class SizeOptions(HeadOptions):
+    """A number of parameters, or the options of a head that has as many."""
+
+    parameters: int | None = option(
+        None,
+        optional(whole()),
+        "Parameters that the head may store, at most.",
+        shown="as many as the VI-Net",
+    )
+    like: HeadOptions = VanishingOptions()
+
+    def size(self, latents: Latents, seed: int) -> int:
+        """Return how many parameters the folded head may store.
+
+        Without a number, these are as many as the other head is to have, or else as many as it has.
+        """
+        asked = self.parameters or getattr(self.like, "parameters", None)
+        if asked is not None:
+            return int(asked)
+        return sum(build_like(latents, self.like, seed).folded().parts().values())
+
+
 # --- the head ---------------------------------------------------------------------------------
+
+
+class GeneratorHead(PolynomialHead):
+    """Base of heads whose polynomials are generators of class ideals."""
+
+    from_ideals = True
+
+    @classmethod
+    @abstractmethod
+    def find_variables(cls, latents: Latents, options: Any, seed: int) -> Variables:
+        """Find the variables of the polynomials, once for heads of equal options."""
+
+    @classmethod
+    @abstractmethod
+    def around(
+        cls, layer: Any, variables: Variables, latents: Latents, options: Any, seed: int
+    ) -> Self:
+        """Make the head of a polynomial layer in these variables."""
+
+    @classmethod
+    def build(
+        cls,
+        latents: Latents,
+        options: Any = None,
+        seed: int = 0,
+        progress: Progress | None = None,
+    ) -> Head:
+        options = (options or cls.Options()).for_classes(latents.n_classes)
+        # The latents keep the generators for make().
+        variables = cls.find_variables(latents, options, seed)
+        find_generators(latents, variables, options, seed, progress)
+        return super().build(latents, options, seed)
+
+    @classmethod
+    def make(cls, latents: Latents, options: Any, seed: int) -> Self:
+        variables = cls.find_variables(latents, options, seed)
+        generators = find_generators(latents, variables, options, seed)
+        begin = time.perf_counter()
+        points = scaling_points(latents, variables)
+        pruned = make_layer(generators, points, options, local=cls.local)
+        # Another head may train the projection.
+        own = replace(variables, projection=copy.deepcopy(variables.projection))
+        head = cls.around(pruned.layer, own, latents, options, seed)
+        if own.projection is not None:
+            own.projection.requires_grad_(options.train_projection)
+        facts = generator_facts(latents, variables, generators, pruned, options)
+        seconds = {
+            "latents": latents.seconds,
+            "projection": variables.seconds,
+            "polynomials": generators.seconds + time.perf_counter() - begin,
+        }
+        head.facts = plain_facts(head, latents, begin, seconds=seconds, **facts)
+        return head
 
 
 class GlobalPolynomials(PolynomialHead):
@@ -135,7 +221,7 @@ class GlobalPolynomials(PolynomialHead):
         return {"order": self.order}
 
     def variables(self, latents: Tensor) -> Tensor:
-        """What the polynomials are evaluated at, (B, n)."""
+        """Return what the polynomials are evaluated at, (B, n)."""
         return components(latents, self.rescale, self.projection, self.order)
 
     def split(self) -> tuple[Callable[[Tensor], Tensor], nn.Module] | None:
@@ -149,11 +235,10 @@ class GlobalPolynomials(PolynomialHead):
         return self.maps_between(before, self.linear.weight, reach)
 
 
-class VanishingHead(GlobalPolynomials):
+class VanishingHead(GeneratorHead, GlobalPolynomials):
     """The paper's head: its polynomials vanish on the classes."""
 
     kind, label = "vanishing", "VI-Net"
-    from_ideals = True
     Options = VanishingOptions
     rivals = ("linear", "pooled", "mlp", "random", "same-degrees", "components")
     # The weight keeps polynomials vanishing, which costs no accuracy: see the experiment fig-kept.
@@ -163,30 +248,26 @@ class VanishingHead(GlobalPolynomials):
     }
 
     @classmethod
-    def make(
-        cls, latents: Latents, options: VanishingOptions, seed: int, progress: Progress | None
+    def find_variables(cls, latents: Latents, options: VanishingOptions, seed: int) -> Variables:
+        return find_components(latents, options, seed)
+
+    @classmethod
+    def around(
+        cls,
+        layer: PolynomialLayer | BlockPolynomialLayer,
+        variables: Variables,
+        latents: Latents,
+        options: VanishingOptions,
+        seed: int,
     ) -> Self:
-        variables = find_components(latents, options, seed)
-        generators = find_generators(latents, variables, options, seed, progress)
-        begin = time.perf_counter()
-        made = make_layer(generators, scaling_points(latents, variables), options)
-        projection = copy.deepcopy(variables.projection)  # another head may train it
-        assert projection is not None  # the variables are components
-        head = cls(
-            variables.rescale,
-            projection,
-            made.layer,
-            latents.n_classes,
-            order=options.order,
-            path=linear_path(latents, options.linear_path),
-        )
-        projection.requires_grad_(options.train_projection)
-        head.facts = generator_facts(head, latents, variables, generators, made, options, begin)
-        return head
+        assert variables.projection is not None  # the variables are components
+        path = linear_path(latents, options.linear_path)
+        inputs = variables.rescale, variables.projection
+        return cls(*inputs, layer, latents.n_classes, order=options.order, path=path)
 
 
 def components(latents: Tensor, rescale: Rescale, projection: Projection, order: str) -> Tensor:
-    """Latents (B, C, P), rescaled and projected in one of the two orders, (B, n)."""
+    """Rescale and project latents (B, C, P) in one of the two orders, (B, n)."""
     z = latents.flatten(1)
     return projection(rescale(z)) if order == "tanh-pca" else rescale(projection(z))
 
@@ -194,7 +275,7 @@ def components(latents: Tensor, rescale: Rescale, projection: Projection, order:
 def component_maps(
     rescale: Rescale, projection: Projection, order: str, size: int
 ) -> tuple[tuple[LinearMap, ...], float]:
-    """The maps of :func:`components` on latents of ``size`` values, and a bound on the results."""
+    """Return the maps of :func:`components` on ``size`` values, and a bound on the results."""
     weight, gain = projection.weight, (1 / rescale.std).flatten()
     bound = 1.0 if rescale.squash else math.inf
     if order == "pca-tanh":  # nothing stands between the two, so they are one map
@@ -347,7 +428,6 @@ class PrunedLayer:
 
     layer: PolynomialLayer | BlockPolynomialLayer
     pruned: PrunedIdeals
-    owners: Tensor
     capped: bool
 
 
@@ -367,9 +447,8 @@ def make_layer(
         keep = MAX_POLYNOMIALS // classes
     pruned = prune(generators.ideals, generators.scores, keep)
     if not local and options.monomials is None and _blocks_are_smaller(pruned):
-        block = BlockPolynomialLayer.from_polynomials(pruned.polynomials, points)
-        owners = torch.repeat_interleave(torch.tensor(block.counts))
-        return PrunedLayer(block, pruned, owners, capped)
+        blocks = BlockPolynomialLayer.from_polynomials(pruned.polynomials, points)
+        return PrunedLayer(blocks, pruned, capped)
     shared = SharedPolynomials.of(pruned.polynomials)
     if options.monomials is not None and options.monomials < len(shared.terms):
         # Coefficients weigh by how much their monomials vary.
@@ -382,7 +461,7 @@ def make_layer(
         sparse=options.sparse,
         normalized=local,
     )
-    return PrunedLayer(layer, pruned, shared.owners, capped)
+    return PrunedLayer(layer, pruned, capped)
 
 
 def _blocks_are_smaller(pruned: PrunedIdeals) -> bool:
@@ -406,48 +485,38 @@ def linear_path(latents: Latents, width: int) -> LinearPath | None:
 
 
 def generator_facts(
-    head: PolynomialHead,
     latents: Latents,
     variables: Variables,
     generators: ClassGenerators,
-    made: PrunedLayer,
+    pruned: PrunedLayer,
     options: GeneratorOptions,
-    begin: float,
-) -> BuildFacts:
-    """Return how a head of generators was built; ``begin`` is when its layer was begun."""
+) -> dict[str, Any]:
+    """Return the facts about generators, before and after pruning, as fields of BuildFacts."""
     points, labels = variables.points, variables.labels
-    layer = made.layer.to(points.device)
+    layer = pruned.layer.to(points.device)
     terms = layer.monomials.terms
     fit = latents.fit.to(points.device)
     means, _, _ = class_means(layer, [(points, labels)])
-    vanishing = measure_vanishing(layer, [(points[fit], labels[fit])], options.psi)
     blocks = [layer.weight] if isinstance(layer, PolynomialLayer) else list(layer.blocks)
-    found = made.pruned.n_generators
-    return plain_facts(
-        head,
-        latents,
-        begin,
-        explained_variance=variables.explained,
-        generators_found=found,
-        generators_kept=len(layer.bias),
-        monomials_found=generators.monomials,
-        monomials_kept=len(terms),
-        coefficients_found=found * generators.monomials,
-        coefficients_kept=sum(block.numel() for block in blocks),
-        degrees={int(d): int((terms.degrees == d).sum()) for d in np.unique(terms.degrees)},
-        capped=made.capped,
-        vanishing=vanishing,
-        seconds={
-            "latents": latents.seconds,
-            "projection": variables.seconds,
-            "polynomials": generators.seconds + time.perf_counter() - begin,
-        },
-        pictures=Pictures(
+    found = pruned.pruned.n_generators
+    assert layer.owners is not None  # it is a layer of generators
+    return {
+        "explained_variance": variables.explained,
+        "generators_found": found,
+        "generators_kept": len(layer.bias),
+        "monomials_found": generators.monomials,
+        "monomials_kept": len(terms),
+        "coefficients_found": found * generators.monomials,
+        "coefficients_kept": sum(block.numel() for block in blocks),
+        "degrees": {int(d): int((terms.degrees == d).sum()) for d in np.unique(terms.degrees)},
+        "capped": pruned.capped,
+        "vanishing": measure_vanishing(layer, [(points[fit], labels[fit])], options.psi),
+        "pictures": Pictures(
             points.cpu().double().numpy(),
             labels.cpu().numpy(),
             means.cpu().numpy(),
-            made.owners.numpy(),
+            layer.owners.cpu().numpy(),
             generators.scores.values,
-            made.pruned.scores,
+            pruned.pruned.scores,
         ),
-    )
+    }
