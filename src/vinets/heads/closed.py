@@ -163,7 +163,9 @@ class GeneratorRidgeHead(ClosedFormHead):
         generators = score_generators(variables, mask, mask, chosen.ideal(), chosen.score)
         points = variables.points[mask.to(variables.points.device)]
         layer = make_layer(generators, points, chosen).layer
-        head = VanishingHead.around(layer, variables, latents, chosen, seed)
+        assert variables.projection is not None  # the variables are components
+        inputs = variables.rescale, variables.projection
+        head = VanishingHead(*inputs, layer, latents.n_classes, order=chosen.order)
         head.norm = None
         head.eval().to(latents.device)
         features, labels = features_of(latents, mask, lambda z: head.features(z.to(latents.device)))

@@ -14,12 +14,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from vinets.algebra.terms import TermSet
 from vinets.core.options import choice, count, option, optional, share
 from vinets.heads.base import HeadOptions, build_like
 from vinets.heads.pieces import (
@@ -34,12 +32,11 @@ from vinets.heads.pieces import (
     traced,
 )
 from vinets.heads.polynomial import PolynomialHead
-from vinets.heads.polynomial_layer import PolynomialLayer
+from vinets.heads.polynomial_layer import SLOPES, PolynomialLayer
 from vinets.heads.vanishing import (
     GeneratorHead,
     GeneratorOptions,
     Variables,
-    linear_path,
     project,
 )
 from vinets.ideals.base import VanishingIdeal
@@ -106,18 +103,12 @@ class LocalPolynomials(PolynomialHead):
 
     Parameters
     ----------
-    rescale : Rescale
-        Rescales the latents per channel and position, (C, P).
     projection : Projection or None
         From the ``C`` channels to ``q`` components; their tanh are variables too.
     polynomials : PolynomialLayer
         In the ``C`` channels, the ``q`` components, or first those and then these.
-    classes, positions : int
-        The number of logits ``K``, and of positions ``P``.
     channels : bool, default=True
         Whether the channels themselves are variables.
-    path : LinearPath or None, default=None
-        Logits linear in the latents, added to those of the polynomials.
     """
 
     local = True
@@ -144,19 +135,17 @@ class LocalPolynomials(PolynomialHead):
         return {"positions": self.spatial.weight.shape[0], "channels": self.channels}
 
     def variables(self, latents: Tensor) -> Tensor:
-        """What the polynomials are evaluated at, (B, P, n)."""
+        """Return what the polynomials are evaluated at, (B, P, n)."""
         return local_variables(self.rescale(latents).mT, self.projection, self.channels)
 
     def features(self, latents: Tensor) -> Tensor:
-        """Weighted sums over the positions of the absolute values, (B, N)."""
-        layer, size = self.polynomials, self.spatial.weight.numel()
+        """Sum the absolute values over the positions by weights, (B, N)."""
+        layer = self.polynomials
         forms = self.projection is None and layer.monomials.variables_only
-        # for one image, turning the spatial weights around would cost more than it saves
+        # For one image, turning the spatial weights around would cost more than it saves.
         if forms and layer.plain and len(latents) > 1 and not self.training and in_use():
             return self._sums_of_forms(latents)
-        if not self.training:  # every image is on its own
-            return by_parts(lambda part: self.spatial(layer(self.variables(part))), latents, size)
-        return _summed(layer, self.spatial, layer.scaled(self.variables(latents)))
+        return _sums(layer, self.spatial, latents, lambda z: layer.scaled(self.variables(z)))
 
     def split(self) -> tuple[Callable[[Tensor], Tensor], nn.Module] | None:
         trained = self.projection is not None and self.projection.weight.requires_grad
@@ -172,7 +161,7 @@ class LocalPolynomials(PolynomialHead):
         return front, TrainedTail(_Sums(layer, self.spatial, few), self.norm, self.linear)
 
     def _sums_of_forms(self, latents: Tensor) -> Tensor:
-        """What polynomials of degree 1 give for inference: channels stay first, as they come."""
+        """Return the sums of polynomials of degree 1 for inference: channels stay first."""
         layer, spatial = self.polynomials, self.spatial.weight.mT.contiguous()
         weight, bias = layer.weight, layer.bias[:, None]
 
@@ -193,7 +182,7 @@ class LocalPolynomials(PolynomialHead):
         reach = 1.0 if self.rescale.squash else math.inf
         if self.projection is not None:
             weight: Tensor = self.projection.weight
-            if self.channels:  # they stand beside the components
+            if self.channels:  # these are variables next to the components
                 weight = torch.cat([torch.eye(weight.shape[1]).to(weight), weight])
             else:
                 reach = 1.0
@@ -210,28 +199,28 @@ class _Sums(nn.Module):
         self.polynomials, self.spatial, self.scaled = polynomials, spatial, scaled
 
     def forward(self, z: Tensor) -> Tensor:
-        layer, spatial = self.polynomials, self.spatial
-        if self.training:
-            return _summed(layer, spatial, z if self.scaled else layer.scaled(z))
-
-        def sums(part: Tensor) -> Tensor:
-            m = part if self.scaled else layer.scaled(part)
-            return spatial(layer.activated(layer.values_on(m)))
-
-        return by_parts(sums, z, spatial.weight.numel())
+        layer = self.polynomials
+        return _sums(layer, self.spatial, z, (lambda m: m) if self.scaled else layer.scaled)
 
 
-def _summed(layer: PolynomialLayer, spatial: SpatialSum, m: Tensor) -> Tensor:
-    """Sums of polynomials for a batch of monomials (B, P, S) that they learn from."""
-    m, size = m.contiguous(), spatial.weight.numel()
-    if layer.watched:
+def _sums(
+    layer: PolynomialLayer, spatial: SpatialSum, z: Tensor, scaled: Callable[[Tensor], Tensor]
+) -> Tensor:
+    """Sum polynomials over the positions; ``scaled`` makes their monomials (B, P, S) of ``z``."""
+    size = spatial.weight.numel()
+
+    def plain(m: Tensor) -> Tensor:
         return spatial(layer.watch(layer.activated(layer.values_on(m))))
-    affine = layer.affine(m)  # statistics are those of the whole batch
+
+    if not layer.training:  # every image is on its own
+        return by_parts(lambda part: plain(scaled(part)), z, size)
+    m = scaled(z).contiguous()
+    affine = None if layer.watched else layer.affine(m)  # by statistics of the whole batch
     if affine is None:
-        return spatial(layer.activated(layer.values_on(m)))
+        return plain(m)
     if traced() or not m.is_cpu or torch.is_autocast_enabled("cpu"):
         return by_parts(lambda part: spatial(layer.activated(F.linear(part, *affine))), m, size)
-    return spatial.of_forms(m, *affine, layer.slope)
+    return spatial.of_forms(m, *affine, SLOPES[layer.activation])
 
 
 class LocalHead(GeneratorHead, LocalPolynomials):
@@ -244,24 +233,26 @@ class LocalHead(GeneratorHead, LocalPolynomials):
 
     @classmethod
     def find_variables(cls, latents: Latents, options: LocalOptions, seed: int) -> Variables:
+        """Take the channels at one position of every example, drawn at random, and project them."""
+
+        def find() -> Variables:
+            begin = time.perf_counter()
+            rescale = Rescale.fit(latents.store)
+            h = descriptors(latents, rescale, seed)
+            n, projection, explained = options.components, None, None
+            if n is not None and n < h.shape[1]:
+                projection, explained = project(lambda: [h], n, options.pca, "unit", seed)
+            points = local_variables(h, projection, channels=False).detach()
+            labels = latents.store.labels.to(points.device)
+            seconds = time.perf_counter() - begin
+            return Variables(rescale, projection, points, labels, explained, seconds)
+
         key = cls.kind, options.components, options.pca, seed
-        return latents.once("variables", key, lambda: find_descriptors(latents, options, seed))
+        return latents.once("variables", key, find)
 
     @classmethod
-    def around(
-        cls,
-        layer: PolynomialLayer,
-        variables: Variables,
-        latents: Latents,
-        options: LocalOptions,
-        seed: int,
-    ) -> Self:
-        channels, positions = latents.shape
-        inputs = variables.rescale, variables.projection
-        if variables.projection is not None:
-            layer = with_channels(layer, channels, seed)
-        path = linear_path(latents, options.linear_path)
-        return cls(*inputs, layer, latents.n_classes, positions=positions, path=path)
+    def shape_of(cls, latents: Latents, options: LocalOptions) -> dict[str, Any]:
+        return {"positions": latents.shape[1]}
 
     @classmethod
     def latent_defaults(cls, options: Any) -> dict[str, Any]:
@@ -293,28 +284,11 @@ class LocalReLUHead(LocalPolynomials):
 
 
 def local_variables(h: Tensor, projection: nn.Module | None, channels: bool) -> Tensor:
-    """Variables of the polynomials for rescaled descriptors ``h`` (..., C)."""
+    """Return the variables of the polynomials for rescaled descriptors ``h`` (..., C)."""
     if projection is None:
         return h
     z = torch.tanh(projection(h))
     return torch.cat([h, z], -1) if channels else z
-
-
-# --- building ---------------------------------------------------------------------------------
-
-
-def find_descriptors(latents: Latents, options: LocalOptions, seed: int) -> Variables:
-    """Take the channels at one position of every example, drawn at random, perhaps projected."""
-    begin = time.perf_counter()
-    rescale = Rescale.fit(latents.store)
-    h = descriptors(latents, rescale, seed)
-    projection, explained = None, None
-    if options.components is not None and options.components < h.shape[1]:
-        projection, explained = project(lambda: [h], options.components, options.pca, "unit", seed)
-    points = local_variables(h, projection, channels=False).detach()
-    labels = latents.store.labels.to(points.device)
-    seconds = time.perf_counter() - begin
-    return Variables(rescale, projection, points, labels, explained, seconds)
 
 
 def descriptors(latents: Latents, rescale: Rescale, seed: int) -> Tensor:
@@ -328,36 +302,3 @@ def descriptors(latents: Latents, rescale: Rescale, seed: int) -> Tensor:
         parts.append(rescale(values)[torch.arange(len(at), device=at.device), :, at])
         start += len(values)
     return torch.cat(parts)
-
-
-@torch.no_grad()
-def with_channels(layer: PolynomialLayer, channels: int, seed: int) -> PolynomialLayer:
-    """The same polynomials in variables behind ``channels`` new ones, plus a linear form in these.
-
-    The linear forms start as random rows of unit norm; the new variables are standardised.
-    """
-    old = layer.monomials.terms
-    first = np.concatenate([np.arange(channels)[:, None], old.blocks[1] + channels])
-    blocks = [old.blocks[0], first, *(block + channels for block in old.blocks[2:])]
-    terms = TermSet(old.n_variables + channels, tuple(blocks))
-    wide = PolynomialLayer(
-        terms,
-        len(layer.bias),
-        masked=layer.mask is not None,
-        normalized=layer.norm is not None,
-        counts=layer.counts,
-        leading=layer.leading is not None,
-    )
-    if wide.leading is not None and layer.leading is not None:
-        wide.leading.copy_(torch.where(layer.leading < 0, -1, layer.leading + channels))
-    wide.draw(torch.Generator().manual_seed(seed))
-    linear = wide.weight[:, :channels]
-    linear /= linear.norm(dim=1, keepdim=True)  # a view: this changes the layer
-    wide.weight[:, channels:] = layer.weight
-    wide.bias.copy_(layer.bias)
-    if layer.mask is not None and wide.mask is not None:
-        wide.mask[:, channels:] = layer.mask
-    if layer.shift is not None and layer.scale is not None:
-        zeros = torch.zeros(channels)
-        wide.set_moments(torch.cat([zeros, layer.shift]), torch.cat([zeros + 1, layer.scale]))
-    return wide

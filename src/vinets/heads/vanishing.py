@@ -142,10 +142,8 @@ class GeneratorHead(PolynomialHead):
 
     @classmethod
     @abstractmethod
-    def around(
-        cls, layer: Any, variables: Variables, latents: Latents, options: Any, seed: int
-    ) -> Self:
-        """Make the head of a polynomial layer in these variables."""
+    def shape_of(cls, latents: Latents, options: Any) -> dict[str, Any]:
+        """Return the arguments of the class that are not those of every head of polynomials."""
 
     @classmethod
     def build(
@@ -166,13 +164,24 @@ class GeneratorHead(PolynomialHead):
         variables = cls.find_variables(latents, options, seed)
         generators = find_generators(latents, variables, options, seed)
         begin = time.perf_counter()
-        points = scaling_points(latents, variables)
+        # Points of the fits and of the scores standardise the monomials.
+        masks = (mask.to(variables.points.device) for mask in (latents.fit, latents.check))
+        points = torch.cat([variables.points[mask] for mask in masks])
         pruned = make_layer(generators, points, options, local=cls.local)
-        # Another head may train the projection.
-        own = replace(variables, projection=copy.deepcopy(variables.projection))
-        head = cls.around(pruned.layer, own, latents, options, seed)
-        if own.projection is not None:
-            own.projection.requires_grad_(options.train_projection)
+        projection, layer = copy.deepcopy(variables.projection), pruned.layer
+        if projection is not None:
+            projection.requires_grad_(options.train_projection)  # in this head alone
+            if isinstance(layer, PolynomialLayer) and cls.local:
+                layer = layer.behind_channels(latents.shape[0], seed)
+        made: Any = cls
+        head: Self = made(
+            variables.rescale,
+            projection,
+            layer,
+            latents.n_classes,
+            path=linear_path(latents, options.linear_path),
+            **cls.shape_of(latents, options),
+        )
         facts = generator_facts(latents, variables, generators, pruned, options)
         seconds = {
             "latents": latents.seconds,
@@ -188,8 +197,6 @@ class GlobalPolynomials(PolynomialHead):
 
     Parameters
     ----------
-    rescale : Rescale
-        The map z -> tanh((z - mean) / std).
     projection : Projection
         From latents to the ``n`` variables of the ``N`` polynomials.
     order : {"tanh-pca", "pca-tanh"}, default="tanh-pca"
@@ -252,18 +259,8 @@ class VanishingHead(GeneratorHead, GlobalPolynomials):
         return find_components(latents, options, seed)
 
     @classmethod
-    def around(
-        cls,
-        layer: PolynomialLayer | BlockPolynomialLayer,
-        variables: Variables,
-        latents: Latents,
-        options: VanishingOptions,
-        seed: int,
-    ) -> Self:
-        assert variables.projection is not None  # the variables are components
-        path = linear_path(latents, options.linear_path)
-        inputs = variables.rescale, variables.projection
-        return cls(*inputs, layer, latents.n_classes, order=options.order, path=path)
+    def shape_of(cls, latents: Latents, options: VanishingOptions) -> dict[str, Any]:
+        return {"order": options.order}
 
 
 def components(latents: Tensor, rescale: Rescale, projection: Projection, order: str) -> Tensor:
@@ -290,7 +287,7 @@ def component_maps(
 
 @dataclass(frozen=True, eq=False)
 class Variables:
-    """Points in the variables of the polynomials, and the layers that make them."""
+    """Points in the variables of polynomials, and the layers that make them of latents."""
 
     rescale: Rescale  # z -> tanh((z - mean) / std)
     projection: Projection | None  # None where the channels themselves are the variables
@@ -302,35 +299,32 @@ class Variables:
 
 def find_components(latents: Latents, options: VanishingOptions, seed: int = 0) -> Variables:
     """Rescale and project the flattened map, in one of the two orders."""
-    key = options.components, options.order, options.scale, options.pca, seed
-    return latents.once("variables", key, lambda: _components_of(latents, options, seed))
-
-
-@torch.no_grad()
-def _components_of(latents: Latents, options: VanishingOptions, seed: int) -> Variables:
-    begin = time.perf_counter()
-    channels, positions = latents.shape
 
     def flat() -> Iterator[Tensor]:
         for values, _ in latents.store.chunks():
             yield values.flatten(1)
 
-    n = options.components or channels * positions
-    if options.order == "tanh-pca":
-        rescale = Rescale.fit(flat())
-        projection, explained = project(
-            lambda: map(rescale, flat()), n, options.pca, options.scale, seed
-        )
-        points = torch.cat([projection(rescale(z)) for z in flat()])
-    else:
-        projection, explained = project(flat, n, options.pca, options.scale, seed)
-        n = len(projection.bias)
-        # The components have mean zero and, by default, unit variance already.
-        rescale = Rescale(torch.zeros(n), torch.ones(n)).to(projection.weight.device)
-        points = torch.cat([rescale(projection(z)) for z in flat()])
-    labels = latents.store.labels.to(points.device)
-    seconds = time.perf_counter() - begin
-    return Variables(rescale, projection, points.detach(), labels, explained, seconds)
+    @torch.no_grad()
+    def find() -> Variables:
+        begin = time.perf_counter()
+        n = options.components or latents.shape[0] * latents.shape[1]
+        how = n, options.pca, options.scale, seed
+        if options.order == "tanh-pca":
+            rescale = Rescale.fit(flat())
+            projection, explained = project(lambda: map(rescale, flat()), *how)
+        else:
+            projection, explained = project(flat, *how)
+            n = len(projection.bias)
+            # The components have mean zero and, by default, unit variance already.
+            rescale = Rescale(torch.zeros(n), torch.ones(n)).to(projection.weight.device)
+        inputs = rescale, projection, options.order
+        points = torch.cat([components(z, *inputs) for z in flat()])
+        labels = latents.store.labels.to(points.device)
+        seconds = time.perf_counter() - begin
+        return Variables(rescale, projection, points.detach(), labels, explained, seconds)
+
+    key = options.components, options.order, options.scale, options.pca, seed
+    return latents.once("variables", key, find)
 
 
 def project(
@@ -339,12 +333,6 @@ def project(
     """Find principal components, and the share of the variance that they keep."""
     pca = fit_pca(chunks, n, method=method, seed=seed, at_most=True)
     return Projection.from_pca(pca, scale, trainable=False), float(pca.explained.sum())
-
-
-def scaling_points(latents: Latents, variables: Variables) -> Tensor:
-    """Return the points (m, n) that standardise monomials: those of the fits and the scores."""
-    masks = (mask.to(variables.points.device) for mask in (latents.fit, latents.check))
-    return torch.cat([variables.points[mask] for mask in masks])
 
 
 # --- generators -------------------------------------------------------------------------------
@@ -369,14 +357,14 @@ def find_generators(
 ) -> ClassGenerators:
     """Fit one ideal per class, and score its generators on other points.
 
-    What is found is kept for the next head whose options differ in pruning alone.
+    The latents keep them for the next head whose options differ in pruning alone.
     """
     same: dict[str, Any] = {"keep": 1, "monomials": None, "sparse": False, "linear_path": 0}
     key = replace(options, train_projection=False, **same), seed
-    masks = latents.fit, latents.check
 
     def find() -> ClassGenerators:
-        return score_generators(variables, *masks, options.ideal(), options.score, progress)
+        how = latents.fit, latents.check, options.ideal(), options.score, progress
+        return score_generators(variables, *how)
 
     return latents.once("generators", key, find)
 
@@ -389,10 +377,7 @@ def score_generators(
     kind: str = "separation",
     progress: Progress | None = None,
 ) -> ClassGenerators:
-    """Fit one ideal per class to the points of a mask, and score its generators on another.
-
-    The masks ``fit`` and ``check`` are of shape (m,); ``progress`` hears of the fits.
-    """
+    """Fit one ideal per class to the points of a mask (m,), and score its generators on another."""
     points, labels = variables.points, variables.labels
     fit, check = fit.to(points.device), check.to(points.device)
     ideals, seconds = timed_ideals(points[fit], labels[fit], ideal, progress)
@@ -413,7 +398,7 @@ def timed_ideals(
     clock.wait()  # so that earlier work of the device does not count
     begin = clock.mark()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", NoGeneratorsWarning)  # the caller says so
+        warnings.simplefilter("ignore", NoGeneratorsWarning)  # the caller raises an error
         # Points on a CPU stay there, because somebody has chosen it.
         device = "auto" if points.is_cuda else None
         ideals = fit_class_ideals(points, labels, ideal, device=device, progress=progress)
@@ -446,30 +431,22 @@ def make_layer(
     if capped:  # the best of every class, as many as there is room for
         keep = MAX_POLYNOMIALS // classes
     pruned = prune(generators.ideals, generators.scores, keep)
-    if not local and options.monomials is None and _blocks_are_smaller(pruned):
-        blocks = BlockPolynomialLayer.from_polynomials(pruned.polynomials, points)
-        return PrunedLayer(blocks, pruned, capped)
+    if not local and options.monomials is None:
+        sets = [p.compact() for p in pruned.polynomials]
+        own = sum(len(p) * (len(p.terms) + 1) for p in sets)
+        # Blocks are there for every class, or for none.
+        if min(map(len, sets)) > 0 and own < len(pruned) * count_monomials(sets):
+            blocks = BlockPolynomialLayer.from_polynomials(pruned.polynomials, points)
+            return PrunedLayer(blocks, pruned, capped)
     shared = SharedPolynomials.of(pruned.polynomials)
     if options.monomials is not None and options.monomials < len(shared.terms):
         # Coefficients weigh by how much their monomials vary.
         _, spread = term_moments(shared.terms, points)
         shared = shared.restrict(options.monomials, spread)
-    layer = PolynomialLayer.from_polynomials(
-        shared,
-        term_moments(shared.terms, points),
-        classes=classes,
-        sparse=options.sparse,
-        normalized=local,
-    )
+    moments = term_moments(shared.terms, points)
+    form = {"sparse": options.sparse, "normalized": local}
+    layer = PolynomialLayer.from_polynomials(shared, moments, classes=classes, **form)
     return PrunedLayer(layer, pruned, capped)
-
-
-def _blocks_are_smaller(pruned: PrunedIdeals) -> bool:
-    sets = [p.compact() for p in pruned.polynomials]
-    if min(map(len, sets)) == 0:  # a block for every class, or none
-        return False
-    own = sum(len(p) * (len(p.terms) + 1) for p in sets)
-    return own < len(pruned) * count_monomials(sets)
 
 
 def linear_path(latents: Latents, width: int) -> LinearPath | None:
