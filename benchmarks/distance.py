@@ -31,8 +31,8 @@ from torch import Tensor, nn
 from benchmarks.distance_latents import CUTS, FAR, HOME, SIDE, classifier, known, read
 from benchmarks.record import keep, seconds
 from vinets.data.source import choose_per_class
-from vinets.heads.distance_fit import choose_space, fit_distances, spaces, try_spaces
-from vinets.heads.ridge import fit_ridge
+from vinets.heads.class_distances import choose_space, fit_distances, spaces, try_spaces
+from vinets.heads.closed import fit_ridge
 from vinets.models import create_model
 from vinets.scores import SCORES, Activations, LayerScore, fit_layer_score, rates
 

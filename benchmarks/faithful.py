@@ -34,7 +34,7 @@ from vinets.core.settings import TrainingOptions
 from vinets.data import choose_per_class
 from vinets.explanations.sums import HeadSum, head_sum
 from vinets.heads import ProductsHead
-from vinets.heads.gradients import integrated_gradients, margin_gradient
+from vinets.heads.pieces import integrated_gradients, margin_gradient
 from vinets.networks import CutNetwork
 from vinets.runs.opening import open_with_data
 

@@ -46,7 +46,7 @@ from vinets.core.progress import Lines
 from vinets.core.settings import RECIPES
 from vinets.data import DataSplit, ImageSource, load_data
 from vinets.heads import HEADS, PolynomialHead
-from vinets.heads.class_sizes import measure_vanishing
+from vinets.heads.facts import measure_vanishing
 from vinets.heads.vanishing import GeneratorOptions
 from vinets.measure import evaluate, flops, machine, measure_speed, sizes
 from vinets.models import PRESETS

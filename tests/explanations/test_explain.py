@@ -11,7 +11,7 @@ import torch
 from vinets import build, fine_tune
 from vinets.data import digits
 from vinets.explanations.explain import explain
-from vinets.heads.gradients import integrated_gradients
+from vinets.heads.pieces import integrated_gradients
 from vinets.models import digits_cnn
 from vinets.networks.network import CutNetwork
 

@@ -30,7 +30,7 @@ def make_networks(uncut: Path) -> dict[str, Any]:
     from vinets import ABM, VCA, attach_distances, baselines, build, collect, fine_tune
     from vinets.data import digits
     from vinets.heads import DistanceHead
-    from vinets.heads.distance_fit import Space, fit_distances
+    from vinets.heads.class_distances import Space, fit_distances
     from vinets.networks.files import read_uncut
     from vinets.networks.network import network_of
 

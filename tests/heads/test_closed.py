@@ -2,10 +2,13 @@ from __future__ import annotations
 
 import pytest
 import torch
+from sklearn.datasets import load_digits
+from sklearn.linear_model import RidgeClassifier
 
 from vinets import CutNetwork, attach_distances, build, collect, train_classifier
 from vinets.data import digits
 from vinets.heads import HEADS, DistanceHead, LinearHead, PooledHead, closed
+from vinets.heads.closed import fit_ridge
 from vinets.models import digits_cnn
 
 
@@ -73,9 +76,8 @@ def test_a_linear_layer_is_solved_for_and_folded(trained, kind, options, made):
 
 def test_the_best_of_a_single_way_is_that_way(trained, monkeypatch):
     model, data = trained
-    ways = closed._ways
-    only = lambda *a: {"distances": ways(*a)["distances"]}  # noqa: E731
-    monkeypatch.setattr(closed, "_ways", only)
+    candidates = {"distances": closed.candidates_for((6, 4))["distances"]}
+    monkeypatch.setattr(closed, "candidates_for", lambda shape: candidates)
     latents = collect(model, data.train, "pool", per_class=40, progress=None)
     chosen, same = (HEADS[kind].build(latents) for kind in ("closed", "distance"))
     assert all(torch.equal(t, same.state_dict()[k]) for k, t in chosen.state_dict().items())
@@ -98,3 +100,26 @@ def test_any_network_can_be_given_distances_that_are_saved_with_it(trained, tmp_
     net.save_pretrained(tmp_path)
     again = CutNetwork.from_pretrained(tmp_path)
     assert torch.equal(again.distance(x), net.distance(x)) and torch.equal(again(x), net(x))
+
+
+def test_ridge_is_that_of_scikit_learn():
+    images, labels = load_digits(return_X_y=True)
+    X, y = torch.from_numpy(images / 16).double(), torch.from_numpy(labels)
+    unit = float((X - X.mean(0)).square().sum() / X.shape[1])
+    found = fit_ridge(X, y, 10, penalties=[0.01])
+    theirs = RidgeClassifier(alpha=0.01 * unit).fit(X.numpy(), y.numpy())
+    expected = torch.from_numpy(theirs.decision_function(X.numpy()))
+    torch.testing.assert_close(found(X).detach(), expected)
+
+
+def test_ridge_is_the_same_from_either_gram_matrix():
+    torch.manual_seed(0)
+    X, y = torch.randn(12, 30, dtype=torch.float64), torch.arange(3).repeat(4)
+    wide = fit_ridge(X, y, 3, penalties=[0.1])
+    # as many zeros as it takes to have more points than features change no product
+    weight = torch.linalg.solve(
+        (X - X.mean(0)).mT @ (X - X.mean(0))
+        + 0.1 * (X - X.mean(0)).square().sum() / 30 * torch.eye(30, dtype=torch.float64),
+        (X - X.mean(0)).mT @ (torch.nn.functional.one_hot(y, 3).double() * 2),
+    )
+    torch.testing.assert_close(wide.weight.detach(), weight.mT)

@@ -130,7 +130,9 @@ def test_the_layer_holds_the_pruned_generators(ideal):
     factor = (ours * theirs).sum(0) / theirs.square().sum(0)
     assert (factor > 0).all()
     torch.testing.assert_close(ours, factor * theirs, atol=1e-4, rtol=1e-3)
-    assert found.owners.tolist() == [k for k in range(3) for _ in found.pruned.polynomials[k].lead]
+    assert found.layer.owners.tolist() == [
+        k for k in range(3) for _ in found.pruned.polynomials[k].lead
+    ]
 
 
 def test_capped_monomials_are_those_of_the_largest_influence():

@@ -235,7 +235,7 @@ def test_the_polynomials_of_the_page_vanish_on_test_images_as_it_says(results):
 
     from vinets import VINet
     from vinets.data import digits
-    from vinets.heads.class_sizes import measure_vanishing
+    from vinets.heads.facts import measure_vanishing
 
     net, data = VINet.from_pretrained("vinets/digits-cnn-vinet"), digits()
 

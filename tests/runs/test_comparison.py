@@ -1,7 +1,6 @@
 from __future__ import annotations
 
-from vinets.heads.class_sizes import Vanishing
-from vinets.heads.facts import BuildFacts
+from vinets.heads.facts import BuildFacts, Vanishing
 from vinets.report.formats import cell
 from vinets.runs.comparison import (
     Comparison,

@@ -9,7 +9,7 @@ from torch import nn
 from vinets import build, fine_tune
 from vinets.data import digits
 from vinets.heads import LastLayer
-from vinets.heads.class_sizes import measure_vanishing
+from vinets.heads.facts import measure_vanishing
 from vinets.models import digits_cnn
 from vinets.training.classifier import minimise_logistic, solve_classifier
 

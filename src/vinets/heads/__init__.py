@@ -1,16 +1,15 @@
-"""What replaces the layers behind the cut: polynomials, and what they are compared with."""
+"""Heads that replace the layers behind a cut: polynomials, and the heads to compare with."""
 
 from vinets.heads.base import HEADS, Head, HeadOptions, LastLayer
+from vinets.heads.class_distances import DistanceHead
 from vinets.heads.closed import ChosenHead, LDAHead, RidgeHead
-from vinets.heads.distance import DistanceHead
 from vinets.heads.facts import BuildFacts
-from vinets.heads.linear import BaselineOptions, ComponentsHead, LinearHead, PooledHead
+from vinets.heads.linear import ComponentsHead, LinearHead, PooledHead
 from vinets.heads.local import LocalHead, LocalOptions, LocalPolynomials, LocalReLUHead
-from vinets.heads.maps import HeadMaps, LinearMap, PolynomialMap
 from vinets.heads.mlp import MLPHead
-from vinets.heads.pieces import LinearPath, SpatialSum
+from vinets.heads.pieces import HeadMaps, LinearMap, LinearPath, PolynomialMap, SpatialSum
 from vinets.heads.polynomial import PolynomialHead
-from vinets.heads.products import ProductsHead, ProductsOptions
+from vinets.heads.products import ProductsHead, ProductsOptions, ReLUUnits
 from vinets.heads.random import (
     LocalRandomMonomials,
     LocalSameDegrees,
@@ -18,11 +17,15 @@ from vinets.heads.random import (
     RandomOptions,
     SameDegrees,
 )
-from vinets.heads.relu_units import ReLUUnits
 from vinets.heads.simkd import SimKDHead
-from vinets.heads.sizes import SizeOptions
 from vinets.heads.units import UnitsHead
-from vinets.heads.vanishing import GlobalPolynomials, VanishingHead, VanishingOptions
+from vinets.heads.vanishing import (
+    BaselineOptions,
+    GlobalPolynomials,
+    SizeOptions,
+    VanishingHead,
+    VanishingOptions,
+)
 
 __all__ = [
     "HEADS",

@@ -1,4 +1,4 @@
-"""What every head offers, the list of all heads, and what several heads need to build themselves.
+"""The base of all heads, the list of them, and the steps that their builds share.
 
 A head takes latents of shape (B, C, P), ``C`` channels at ``P`` positions, to logits (B, K).
 """
@@ -21,7 +21,7 @@ from vinets.core.options import Options
 from vinets.core.progress import Progress
 from vinets.core.registry import Registry
 from vinets.heads.facts import BuildFacts
-from vinets.heads.maps import HeadMaps
+from vinets.heads.pieces import HeadMaps
 from vinets.latent.collect import Latents
 
 HEADS: Registry[type[Head]] = Registry("head", "vinets.heads")
@@ -40,7 +40,7 @@ class HeadOptions(Options):
 
 
 class LastLayer(NamedTuple):
-    """What a head ends with: features of latents, normalisation if there is any, linear layer."""
+    """The end of a head: features of latents, normalisation if there is any, a linear layer."""
 
     features: Callable[[Tensor], Tensor]  # latents (B, C, P) to (B, F)
     norm: nn.BatchNorm1d | None
@@ -76,24 +76,24 @@ class Head(nn.Module, ABC):
 
     @abstractmethod
     def forward(self, latents: Tensor) -> Tensor:
-        """Logits (B, K) of latents (B, C, P)."""
+        """Compute the logits (B, K) of latents (B, C, P)."""
 
     @abstractmethod
     def config(self) -> dict[str, Any]:
-        """Plain JSON values for :meth:`from_config`: arguments of the class, as a rule."""
+        """Return plain JSON values for :meth:`from_config`: arguments of the class, as a rule."""
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any], state: Mapping[str, Tensor]) -> Self:
-        """A head of the shapes that ``config`` and ``state`` tell; the state is not loaded yet."""
+        """Make a head of the shapes that ``config`` and ``state`` tell, and load no state."""
         return cls(**config)
 
     @abstractmethod
     def parts(self) -> dict[str, int]:
-        """How many parameters each part stores."""
+        """Count the parameters that each part stores."""
 
     @abstractmethod
     def maps(self, shape: tuple[int, int]) -> HeadMaps:
-        """The maps of a folded head on latents of C channels at P positions."""
+        """Return the maps of a folded head on latents of C channels at P positions."""
 
     @classmethod
     def build(
@@ -118,13 +118,13 @@ class Head(nn.Module, ABC):
         """
         begin = time.perf_counter()
         with seeded(seed):
-            head = cls.make(latents, options or cls.Options(), seed, progress)
+            head = cls.make(latents, options or cls.Options(), seed)
         if head.facts is None:
             head.facts = plain_facts(head, latents, begin)
         return head.to(latents.device).eval()
 
     @classmethod
-    def make(cls, latents: Latents, options: Any, seed: int, progress: Progress | None) -> Head:
+    def make(cls, latents: Latents, options: Any, seed: int) -> Head:
         """Make the head for :meth:`build`, which seeds torch's own generator for it."""
         raise ValueError(f"A head of kind {cls.kind!r} is not made from latents.")
 
@@ -134,31 +134,61 @@ class Head(nn.Module, ABC):
         return {"reuse": True}
 
     def folded(self) -> Self:
-        """The head for inference: same outputs in eval mode, fewer parameters and operations."""
+        """Return the head for inference: same outputs, fewer parameters and operations."""
         return copy.deepcopy(self)
 
     def split(self) -> tuple[Callable[[Tensor], Tensor], nn.Module] | None:
-        """What training never changes, latents to variables, and the module behind it.
+        """Return what training never changes, latents to variables, and the module behind it.
 
         None where there is nothing of the kind. With it, the first part can be computed once.
         """
         return None
 
     def last_layer(self) -> LastLayer | None:
-        """The linear layer behind features that stay as they are, to be trained alone.
+        """Return the linear layer behind features that stay as they are, if there is one.
 
-        None where a head has no such layer.
+        It can be trained alone.
         """
         return None
 
     @property
     def criterion(self) -> Callable[..., Tensor] | None:
-        """A loss of its own, see :data:`vinets.training.loop.Criterion`; None is the usual one."""
+        """The :data:`vinets.training.loop.Criterion` of the head; None is the usual loss."""
         return None
 
     def trained_parameters(self) -> list[nn.Parameter]:
-        """The parameters that fine-tuning changes."""
+        """Return the parameters that fine-tuning changes."""
         return [p for p in self.parameters() if p.requires_grad]
+
+
+class ClosedFormHead(Head):
+    """Base of kinds whose weights are solved for; the head itself may be of another kind."""
+
+    needs_training = False
+
+    @classmethod
+    @abstractmethod
+    def solve(cls, latents: Latents, mask: Tensor, options: Any, seed: int) -> Head:
+        """Solve for a head on the examples of a mask (m,)."""
+
+    @classmethod
+    @torch.no_grad()
+    def make(cls, latents: Latents, options: Any, seed: int) -> Head:
+        every = torch.ones(len(latents.store), dtype=torch.bool)
+        return cls.solve(latents, every, options, seed).folded()
+
+
+def features_of(
+    latents: Latents, mask: Tensor, see: Callable[[Tensor], Tensor]
+) -> tuple[Tensor, Tensor]:
+    """Return what ``see`` makes of the latents of a mask (m,), in chunks, and their labels."""
+    rows, start = [], 0
+    for values, _ in latents.store.chunks(1024):
+        wanted = mask[start : start + len(values)].to(values.device)
+        rows.append(see(values[wanted].float()))
+        start += len(values)
+    labels = latents.store.labels
+    return torch.cat(rows), labels[mask.to(labels.device)].to(rows[0].device)
 
 
 @contextmanager
@@ -174,30 +204,17 @@ def plain_facts(head: Head, latents: Latents, begin: float, **more: Any) -> Buil
     backbone = sum(p.numel() for p in latents.backbone.parameters())
     seconds = {"latents": latents.seconds, "head": time.perf_counter() - begin}
     return BuildFacts(
-        **{
-            "cut": latents.record.cut,
-            "latent_shape": latents.shape,
-            "examples": len(latents.store),
-            "parts": {"backbone": backbone} | head.folded().parts(),
-            "original_parameters": latents.original_parameters,
-            "seconds": seconds,
-            "head": head.kind,
-            **more,
-        }
+        cut=latents.record.cut,
+        latent_shape=latents.shape,
+        examples=len(latents.store),
+        parts={"backbone": backbone} | head.folded().parts(),
+        original_parameters=latents.original_parameters,
+        seconds=more.pop("seconds", seconds),
+        head=head.kind,
+        **more,
     )
 
 
 def build_like(latents: Latents, like: HeadOptions, seed: int) -> Head:
     """Build the head that a baseline is compared with, once for all of its baselines."""
     return latents.once("like", (like, seed), lambda: HEADS[like.kind].build(latents, like, seed))
-
-
-def parameters_like(latents: Latents, like: HeadOptions, seed: int) -> int:
-    """Return how many parameters a folded head may store that is compared with another one.
-
-    These are as many as the options of the other ask for, or else as many as it has.
-    """
-    asked: int | None = getattr(like, "parameters", None)
-    if asked is not None:
-        return asked
-    return sum(build_like(latents, like, seed).folded().parts().values())

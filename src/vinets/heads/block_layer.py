@@ -64,7 +64,7 @@ class BlockPolynomialLayer(MonomialLayer):
 
     @property
     def blocks(self) -> tuple[Tensor, ...]:
-        """Coefficients over the order ideal of each class, (|G_k|, |O_k|): views."""
+        """Return views of the coefficients over the order ideal of each class, (|G_k|, |O_k|)."""
         shapes = zip(self.counts, self.sizes, strict=True)
         return tuple(self.weight[k, :count, :size] for k, (count, size) in enumerate(shapes))
 
@@ -96,7 +96,7 @@ class BlockPolynomialLayer(MonomialLayer):
         return layer
 
     def _classes(self) -> Iterator[tuple[slice, Tensor, Tensor]]:
-        """Rows among all polynomials, columns among the terms, and the block of each class."""
+        """Give rows among all polynomials, columns among the terms, and block of each class."""
         start = 0
         for k, block in enumerate(self.blocks):
             yield slice(start, start + len(block)), self.get_buffer(f"columns_{k}"), block
@@ -104,7 +104,7 @@ class BlockPolynomialLayer(MonomialLayer):
 
     @torch.no_grad()
     def draw(self, generator: torch.Generator) -> None:
-        """Random rows of unit norm in place of polynomials."""
+        """Draw rows of unit norm in place of polynomials."""
         lead = torch.randn(self.lead.shape, generator=generator)
         for rows, _, block in self._classes():
             tail = torch.randn(block.shape, generator=generator)
@@ -114,7 +114,7 @@ class BlockPolynomialLayer(MonomialLayer):
         self.lead.copy_(lead)
 
     def values(self, z: Tensor) -> Tensor:
-        """The polynomials without the absolute value, (..., N)."""
+        """Return the polynomials without the absolute value, (..., N)."""
         m = self.scaled(z)
         # Padded columns point at term 0; without the mask their weights would get gradients.
         own = m[..., self.columns] * self.filled  # (..., K, width)
@@ -130,12 +130,12 @@ class BlockPolynomialLayer(MonomialLayer):
         return plain.dense().double(), plain.bias.double()
 
     def leading_coefficients(self) -> Tensor:
-        """Coefficients (N,) of the leading terms, in float64."""
+        """Return coefficients (N,) of the leading terms, in float64."""
         return self.folded().lead.double()
 
     @torch.no_grad()
     def folded(self) -> BlockPolynomialLayer:
-        """The same outputs with plain coefficients: shift 0 and scale 1."""
+        """Return a layer with the same outputs and plain coefficients: shift 0 and scale 1."""
         columns = [column for _, column, _ in self._classes()]
         plain = BlockPolynomialLayer(self.monomials.terms, columns, self.leading, self.counts)
         plain.to(self.lead.device, self.lead.dtype)
@@ -152,7 +152,7 @@ class BlockPolynomialLayer(MonomialLayer):
 
     @torch.no_grad()
     def dense(self) -> Tensor:
-        """The coefficients as one matrix (N, S) over all terms, mostly zeros."""
+        """Return the coefficients as one matrix (N, S) over all terms, mostly zeros."""
         matrix = self.lead.new_zeros(len(self.lead), len(self.monomials.terms))
         for rows, column, block in self._classes():
             matrix[rows, column] = block
@@ -160,14 +160,14 @@ class BlockPolynomialLayer(MonomialLayer):
         return matrix
 
     def parts(self) -> dict[str, int]:
-        """Integer indices of monomials and blocks, and coefficients."""
+        """Count integer indices of monomials and blocks, and coefficients."""
         indices = self.indices() + sum(self.sizes)
         blocks = sum(block.numel() for block in self.blocks)
         count = blocks + len(self.lead) + len(self.bias) + 2 * len(self.monomials.terms)
         return {"monomials": indices, "coefficients": count}
 
     def config(self) -> dict[str, object]:
-        """What makes the layer again, besides its state."""
+        """Return the arguments that make the layer again, apart from its state."""
         return {
             "kind": "blocks",
             "n_variables": self.monomials.terms.n_variables,

@@ -1,21 +1,27 @@
-r"""How far a point is from every class: the Christoffel functions of the classes, as a module.
+r"""Distances to the classes in closed form, and the head whose logits they are.
 
 With :math:`v(x)` the monomials of a point, and mean :math:`\mu_c` and covariance :math:`S_c` of
-them on class :math:`c`,
+them on class :math:`c`, the Christoffel function of the class is
 
 .. math:: K_c(x) = 1 + (v(x) - \mu_c)^\top (S_c + \varepsilon I)^{-1} (v(x) - \mu_c)
                  = 1 + \sum_i \frac{p_i(x)^2}{\lambda_i + \varepsilon},
 
 where :math:`p_i` are the eigenvectors of :math:`S_c` as polynomials and :math:`\lambda_i` their
-mean squares on the class. Those with a small one, which nearly vanish, weigh most. With
-:math:`\varepsilon = 0` this is the Christoffel function of the class; degree 1 is Mahalanobis's
-distance. Any square root of the inverse gives the same sum, so that a triangular one is stored.
+mean squares on the class. Those with a small one, which nearly vanish, weigh most. Degree 1 is
+Mahalanobis's distance. Any square root of the inverse gives the same sum, so that a triangular one
+is stored.
+
+The covariance of a class with few points is drawn towards the mean of all of them,
+:math:`(1 - s) S_c + s \bar S + \varepsilon I` for monomials of unit variance: with :math:`s = 1`
+and degree 1 that is linear discriminant analysis, with :math:`s = 0` quadratic, or a Christoffel
+function of higher degree. What fits is chosen by cross-validation on the classes that are known.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -23,11 +29,21 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from vinets.algebra.terms import TermSet
-from vinets.heads.polynomial_layer import Monomials
+from vinets.core.checks import parameter_error
+from vinets.heads.base import ClosedFormHead, HeadOptions, features_of
+from vinets.heads.pieces import HeadMaps, LinearMap, PolynomialMap, parameter_count
+from vinets.heads.polynomial_layer import Monomials, PolynomialLayer
+from vinets.latent.collect import Latents
+from vinets.latent.pca import Projection, fit_pca
+
+TEMPERATURES = tuple(2.0 ** (k / 2) for k in range(-6, 15))
+MIN_VARIANCE = 1e-12  # variance of a monomial that is constant up to rounding
+BIAS_PENALTY = 1e-3  # on the squares of the biases, because classes may have few held-out points
+CALIBRATION_STEPS = 100
 
 
 class ClassDistances(nn.Module):
-    """Features (B, D) to the values K of every class (B, classes), each 1 or more.
+    """Christoffel functions: features (B, D) to K of every class (B, classes), each 1 or more.
 
     Parameters
     ----------
@@ -42,8 +58,13 @@ class ClassDistances(nn.Module):
 
     Notes
     -----
-    A new one has zeros; :func:`vinets.scores.fit_distances` fills them in.
+    A new one has zeros; :func:`fit_distances` fills them in.
     """
+
+    weight: Tensor
+    bias: Tensor
+    forms: Tensor
+    offsets: Tensor
 
     def __init__(
         self, features: int, terms: TermSet, classes: int, *, shared: bool = False
@@ -52,23 +73,19 @@ class ClassDistances(nn.Module):
         self.classes = classes
         self.monomials = Monomials(terms)
         size = len(terms)
-        self.weight: Tensor
-        self.bias: Tensor
-        self.forms: Tensor
-        self.offsets: Tensor
         self.register_buffer("weight", torch.zeros(terms.n_variables, features))
         self.register_buffer("bias", torch.zeros(terms.n_variables))
         self.register_buffer("forms", torch.zeros(1 if shared else classes, size, size))
         self.register_buffer("offsets", torch.zeros(classes, size))
 
     def variables(self, features: Tensor) -> Tensor:
-        """The components in [-1, 1] that the monomials are of, (B, n)."""
+        """Return the components in [-1, 1] that the monomials are of, (B, n)."""
         return torch.tanh(F.linear(features, self.weight, self.bias))
 
     def values(self, features: Tensor) -> Tensor:
-        """Monomials (B, S)."""
+        """Return the monomials (B, S)."""
         z = self.variables(features)
-        # products of rounded numbers would round again at every degree
+        # Products of rounded numbers would round again at every degree.
         wide = z.float() if z.dtype in (torch.float16, torch.bfloat16) else z
         values: Tensor = self.monomials(wide)
         return values.to(self.forms.dtype)
@@ -77,7 +94,7 @@ class ClassDistances(nn.Module):
         return lengths(self.values(features), self.forms, self.offsets)
 
     def parts(self) -> dict[str, int]:
-        """How many parameters each part stores."""
+        """Count the parameters of each part."""
         return {
             "projection": self.weight.numel() + self.bias.numel(),
             "monomials": sum(block.size for block in self.monomials.terms.blocks),
@@ -85,7 +102,7 @@ class ClassDistances(nn.Module):
         }
 
     def config(self) -> dict[str, Any]:
-        """Plain JSON values; the terms are among the tensors."""
+        """Return plain JSON values; the terms are among the tensors."""
         variables, features = self.weight.shape
         facts = {"features": features, "variables": variables, "classes": self.classes}
         return facts | {"shared": len(self.forms) < self.classes}
@@ -94,28 +111,28 @@ class ClassDistances(nn.Module):
     def from_config(
         cls, config: Mapping[str, Any], state: Mapping[str, Tensor], prefix: str = ""
     ) -> ClassDistances:
-        """One of the shapes that ``config`` and the terms in ``state`` tell."""
+        """Make one of the shapes that ``config`` and the terms in ``state`` tell."""
         terms = Monomials.terms_of(state, f"{prefix}monomials.", int(config["variables"]))
         shared = bool(config["shared"])
         return cls(int(config["features"]), terms, int(config["classes"]), shared=shared)
 
 
 def lengths(values: Tensor, forms: Tensor, offsets: Tensor) -> Tensor:
-    """1 + |F_c v + b_c|^2 for values v (B, S) and every class, (B, classes).
+    """Return 1 + |F_c v + b_c|^2 for values v (B, S) and every class, (B, classes).
 
     The matrices are (classes, S, S), or (1, S, S) where all classes have the same.
     """
     flat = F.linear(values, forms.flatten(0, 1)).unflatten(1, forms.shape[:2])
     if len(forms) == len(offsets):
         return 1 + (flat + offsets).square().sum(-1)
-    # the square written out, for (B, classes, S) numbers may be many
+    # The square is written out, because (B, classes, S) numbers may be many.
     one = flat[:, 0]
     squares = one.square().sum(1, keepdim=True) + offsets.square().sum(1)
     return 1 + (squares + 2 * F.linear(one, offsets)).clamp_min(0)
 
 
 def products_of(variables: int, products: int, degree: int) -> TermSet:
-    """All variables, and all products up to ``degree`` of the first ``products`` of them.
+    """Return all variables, and all products up to ``degree`` of the first ``products`` of them.
 
     Examples
     --------
@@ -130,3 +147,331 @@ def products_of(variables: int, products: int, degree: int) -> TermSet:
         rows = np.concatenate([repeated, np.concatenate(tails)[:, None]], axis=1)
         blocks.append(rows)
     return TermSet.of_blocks(variables, blocks)
+
+
+# --- fits -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Space:
+    """The monomials that a distance sees, and how their covariances are regularised."""
+
+    components: int  # principal components, of unit variance, squashed by tanh
+    products: int = 0  # how many of the first ones are multiplied with each other
+    degree: int = 1  # of these products
+    shrink: float = 1.0  # s, towards the covariance that all classes share
+    epsilon: float = 0.1  # added to the diagonal
+
+
+def spaces() -> list[Space]:
+    """Return the candidates that are tried by default.
+
+    They are all components with one covariance for all classes, fewer with their own, and products.
+    """
+    shapes = (
+        ((512, 0, 1), (1.0,), (0.01, 0.1, 1.0)),
+        ((64, 0, 1), (0.1, 0.5, 0.9, 1.0), (0.01, 0.1, 1.0)),
+        ((16, 16, 2), (0.1, 0.5, 0.9), (0.01, 0.1)),
+        ((128, 16, 2), (0.1, 0.5, 0.9), (0.01, 0.1, 1.0)),
+    )
+    return [Space(*m, s, e) for m, shrinks, epsilons in shapes for s in shrinks for e in epsilons]
+
+
+@dataclass(frozen=True, eq=False)
+class ClassMoments:
+    """Counts (K,), means (K, S) and covariances (K, S, S) of monomials by class, in float64."""
+
+    counts: Tensor
+    means: Tensor
+    covariances: Tensor
+
+    @classmethod
+    def of(cls, values: Tensor, labels: Tensor, classes: int) -> ClassMoments:
+        """Compute those of monomials (m, S); the covariance of a single point is zero."""
+        size = values.shape[1]
+        counts = torch.bincount(labels, minlength=classes)
+        if int(counts.min()) == 0:
+            missing = (counts == 0).nonzero()[:, 0].tolist()
+            raise ValueError(f"every class needs an example. There is none of {missing[:5]}.")
+        means = values.new_zeros(classes, size, dtype=torch.float64)
+        covariances = values.new_zeros(classes, size, size, dtype=torch.float64)
+        for k in range(classes):
+            mine = values[labels == k].double()
+            means[k] = mine.mean(0)
+            centred = mine - means[k]
+            covariances[k] = centred.mT @ centred / len(mine)
+        return cls(counts, means, covariances)
+
+    def forms(self, shrink: float, epsilon: float) -> tuple[Tensor, Tensor]:
+        """Return triangular F (K, S, S) and offsets b (K, S) with K_c(v) = 1 + |F_c v + b_c|^2.
+
+        Where nothing of a class's own covariance is left, there is one F, (1, S, S).
+        """
+        share = (self.counts / self.counts.sum()).to(self.means)
+        within = torch.einsum("k,kij->ij", share, self.covariances)
+        eye = torch.eye(within.shape[0], dtype=within.dtype, device=within.device)
+        own = self.covariances[:1] if shrink == 1 else self.covariances
+        factor = torch.linalg.cholesky(torch.lerp(own, within, shrink) + epsilon * eye)
+        forms = torch.linalg.solve_triangular(factor, eye.expand_as(factor), upper=False)
+        return forms, -(forms @ self.means[..., None]).squeeze(-1)
+
+
+class StandardMonomials:
+    """Monomials of whitened components of features (m, D), as many components as there are.
+
+    They are standardised on the features that they are made from, ``values`` (m, S).
+    """
+
+    def __init__(self, features: Tensor, components: int, products: int, degree: int) -> None:
+        pca = fit_pca(lambda: [features], components, at_most=True)
+        projection = Projection.from_pca(pca, "unit")
+        n = len(projection.bias)
+        terms = products_of(n, min(products, n), degree)
+        self.module = ClassDistances(features.shape[1], terms, 1).to(features)
+        self.module.weight.copy_(projection.weight)
+        self.module.bias.copy_(projection.bias)
+        self.shift, self.scale = features.new_zeros(()), features.new_ones(())
+        values = self(features)
+        self.shift = values.mean(0)
+        self.scale = values.var(0, correction=0).clamp_min(MIN_VARIANCE).sqrt()
+        self.values = values.sub_(self.shift).div_(self.scale)
+
+    def __call__(self, features: Tensor) -> Tensor:
+        """Return the standardised monomials (m, S) of features (m, D)."""
+        values = torch.cat([self.module.values(part) for part in features.split(4096)])
+        return values.sub_(self.shift).div_(self.scale)
+
+
+@torch.no_grad()
+def fit_distances(features: Tensor, labels: Tensor, space: Space, classes: int) -> ClassDistances:
+    """Fit the distances to every class, to features (m, D) and labels (m,).
+
+    Examples
+    --------
+    >>> points = torch.tensor([[0.0, 0.0], [1.0, 0.0], [4.0, 5.0], [5.0, 5.0]])
+    >>> distances = fit_distances(points, torch.tensor([0, 0, 1, 1]), Space(2), 2)
+    >>> distances(points).argmin(1)
+    tensor([0, 0, 1, 1])
+    """
+    _check(features, labels)
+    monomials = StandardMonomials(features, space.components, space.products, space.degree)
+    moments = ClassMoments.of(monomials.values, labels, classes)
+    forms, offsets = moments.forms(space.shrink, space.epsilon)
+    # The forms take in what standardises the monomials.
+    forms = forms / monomials.scale.double()
+    offsets = offsets - forms @ monomials.shift.double()
+    terms, shared = monomials.module.monomials.terms, len(forms) < classes
+    distances = ClassDistances(features.shape[1], terms, classes, shared=shared).to(features)
+    distances.weight.copy_(monomials.module.weight)
+    distances.bias.copy_(monomials.module.bias)
+    distances.forms.copy_(forms)
+    distances.offsets.copy_(offsets)
+    return distances
+
+
+def _check(features: Tensor, labels: Tensor) -> None:
+    if features.ndim != 2 or len(features) != len(labels):
+        got = f"{tuple(features.shape)} and {tuple(labels.shape)}"
+        raise parameter_error("fit_distances", "features", "(m, D) beside labels (m,)", got)
+
+
+@dataclass(frozen=True)
+class SpaceScore:
+    """A space and how well held-out points are classified in it."""
+
+    space: Space
+    loss: float  # mean negative log-likelihood of held-out points, at the best temperature
+    accuracy: float  # of the nearest class, on held-out points
+    temperature: float  # that K is raised to: class c has the weight K_c ** -temperature
+
+
+@torch.no_grad()
+def try_spaces(
+    features: Tensor,
+    labels: Tensor,
+    candidates: Sequence[Space],
+    classes: int,
+    *,
+    held: tuple[Tensor, Tensor] | None = None,
+    folds: int = 3,
+    seed: int = 0,
+    most: int = 1000,
+) -> list[SpaceScore]:
+    """Judge every space by ``held`` features and labels; without them, by cross-validation.
+
+    Cross-validation judges at most ``most`` points of a fold.
+    """
+    _check(features, labels)
+    if held is None:
+        folds = most_folds(labels, folds)
+        parts = fold_of(labels, folds, seed)
+        draw = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed))
+        draw = draw.to(labels.device)
+        judged = [draw[parts[draw] == fold][:most] for fold in range(folds)]
+        truth = labels[torch.cat(judged)]
+    else:
+        truth = held[1]
+    scores: list[SpaceScore] = []
+    groups: dict[tuple[int, int, int], list[Space]] = {}
+    for one in candidates:
+        groups.setdefault((one.components, one.products, one.degree), []).append(one)
+    for shape, group in groups.items():
+        # Components know no labels, and may see all points.
+        monomials = StandardMonomials(features, *shape)
+        if held is None:
+            rounds = [(parts != k, monomials.values[index]) for k, index in enumerate(judged)]
+        else:
+            rounds = [(torch.ones_like(labels, dtype=torch.bool), monomials(held[0]))]
+        parts_of: dict[Space, list[Tensor]] = {one: [] for one in group}
+        for mine, values in rounds:
+            moments = ClassMoments.of(monomials.values[mine], labels[mine], classes)
+            for one in group:
+                forms = (t.to(values.dtype) for t in moments.forms(one.shrink, one.epsilon))
+                weight, offsets = forms
+                parts_of[one] += [lengths(v, weight, offsets).log() for v in values.split(256)]
+        for one in group:
+            logs = torch.cat(parts_of[one])
+            losses = {t: float(F.cross_entropy(-t * logs, truth)) for t in TEMPERATURES}
+            best = min(losses, key=losses.__getitem__)
+            accuracy = float((logs.argmin(1) == truth).double().mean())
+            scores.append(SpaceScore(one, losses[best], accuracy, best))
+    return scores
+
+
+def choose_space(tried: Sequence[SpaceScore]) -> SpaceScore:
+    """Return the space under which held-out points are likeliest."""
+    return min(tried, key=lambda one: one.loss)
+
+
+@torch.no_grad()
+def held_out(
+    features: Tensor, labels: Tensor, space: Space, classes: int, *, folds: int = 3, seed: int = 0
+) -> Tensor:
+    """Return K of every point (m, K), from distances that were fitted to the other folds."""
+    folds = most_folds(labels, folds)
+    parts = fold_of(labels, folds, seed)
+    values = features.new_zeros(len(features), classes)
+    for k in range(folds):
+        mine = parts != k
+        others = fit_distances(features[mine], labels[mine], space, classes)
+        values[~mine] = torch.cat([others(part) for part in features[~mine].split(2048)]).to(values)
+    return values
+
+
+def most_folds(labels: Tensor, folds: int) -> int:
+    """Return ``folds``, or as many as the smallest class has examples."""
+    least = int(labels.unique(return_counts=True)[1].min())
+    if least < 2:
+        raise ValueError(
+            "Cross-validation needs 2 examples of every class. A class has one; pass more examples."
+        )
+    return min(folds, least)
+
+
+def fold_of(labels: Tensor, folds: int, seed: int) -> Tensor:
+    """Draw the fold (m,) of every example, classes spread evenly."""
+    generator = torch.Generator().manual_seed(seed)
+    result, known = torch.zeros(len(labels), dtype=torch.int64), labels.cpu()
+    for k in known.unique().tolist():
+        members = (known == k).nonzero()[:, 0]
+        order = torch.randperm(len(members), generator=generator)
+        result[members[order]] = torch.arange(len(members)) % folds
+    return result.to(labels.device)
+
+
+def calibrate(logs: Tensor, labels: Tensor) -> tuple[float, Tensor]:
+    """Fit temperature t and biases b (K,): softmax(b - t log K) makes held-out points likeliest.
+
+    ``logs`` (m, K) are the logarithms of the distances of held-out points. The problem is convex.
+    """
+    x = logs.detach().double()
+    with torch.enable_grad():
+        # The logarithm of the temperature is fitted, because a temperature is positive.
+        log_t = torch.zeros((), dtype=torch.float64, device=x.device, requires_grad=True)
+        bias = torch.zeros(x.shape[1], dtype=torch.float64, device=x.device, requires_grad=True)
+        solver = torch.optim.LBFGS(
+            [log_t, bias],
+            max_iter=CALIBRATION_STEPS,
+            line_search_fn="strong_wolfe",
+            tolerance_grad=1e-7,
+        )
+
+        def loss() -> Tensor:
+            solver.zero_grad()
+            value = F.cross_entropy(bias - log_t.exp() * x, labels)
+            value = value + BIAS_PENALTY * bias.square().sum()
+            value.backward()
+            return value
+
+        solver.step(loss)
+    return float(log_t.detach().exp()), (bias - bias.mean()).detach()
+
+
+# --- the head ---------------------------------------------------------------------------------
+
+
+class DistanceHead(ClosedFormHead):
+    r"""Distances to the classes as logits, from latents averaged over positions.
+
+    .. math:: \ell_c(x) = b_c - t \log K_c(x)
+
+    The temperature and the biases can be trained.
+    """
+
+    kind, label = "distance", "distances"
+
+    def __init__(self, distances: ClassDistances) -> None:
+        super().__init__()
+        self.distances = distances
+        self.temperature = nn.Parameter(torch.ones(()))
+        self.bias = nn.Parameter(torch.zeros(distances.classes))
+
+    @classmethod
+    @torch.no_grad()
+    def solve(cls, latents: Latents, mask: Tensor, options: HeadOptions, seed: int) -> Self:
+        features, labels = features_of(latents, mask, lambda z: z.mean(-1))
+        count = latents.n_classes
+        space = choose_space(try_spaces(features, labels, spaces(), count, seed=seed)).space
+        logs = held_out(features, labels, space, count, seed=seed).log()
+        head = cls(fit_distances(features, labels, space, count))
+        temperature, bias = calibrate(logs, labels)
+        head.temperature.fill_(temperature)
+        head.bias.copy_(bias)
+        return head
+
+    def forward(self, latents: Tensor) -> Tensor:
+        # Logarithms of rounded sums of squares would be rough.
+        logs = self.distance(latents).log()
+        return self.bias - self.temperature * logs.to(self.bias.dtype)
+
+    def distance(self, latents: Tensor) -> Tensor:
+        """Return K of every class (B, classes), 1 or more."""
+        values: Tensor = self.distances(latents.mean(-1))
+        return values
+
+    def parts(self) -> dict[str, int]:
+        linear = parameter_count(self) - parameter_count(self.distances)
+        return self.distances.parts() | {"linear": linear}
+
+    def config(self) -> dict[str, Any]:
+        return self.distances.config()
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any], state: Mapping[str, Tensor]) -> Self:
+        return cls(ClassDistances.from_config(config, state, "distances."))
+
+    def maps(self, shape: tuple[int, int]) -> HeadMaps:
+        d = self.distances
+        rows = d.forms.expand(d.classes, -1, -1).flatten(0, 1)
+        layer = PolynomialLayer(d.monomials.terms, len(rows), standardized=False).to(rows)
+        with torch.no_grad():
+            layer.weight.copy_(rows)
+            layer.bias.copy_(d.offsets.flatten())
+        # log(1 + |p|^2) has slope 1 at most in the length of p: a row of that norm bounds it
+        size = rows.shape[1]
+        mean = torch.full((size,), size**-0.5).to(rows)
+        final = self.temperature.abs() * torch.block_diag(*[mean[None]] * d.classes)
+        first = LinearMap("projection", d.weight, averaged=shape[1])
+        return HeadMaps(
+            (first,), LinearMap("distances", final), PolynomialMap(layer, final, reach=1.0)
+        )

@@ -10,31 +10,19 @@ smallest of those within a standard error of the most accurate again, to all of 
 from __future__ import annotations
 
 import time
-from abc import ABC
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from vinets.core.options import flag, option
-from vinets.core.progress import Progress
-from vinets.heads.base import Head, HeadOptions, plain_facts
-from vinets.heads.distance import DistanceHead
-from vinets.heads.distance_fit import (
-    choose_space,
-    fit_distances,
-    fold_of,
-    held_out,
-    most_folds,
-    spaces,
-    try_spaces,
-)
+from vinets.heads.base import ClosedFormHead, Head, HeadOptions, features_of, plain_facts
+from vinets.heads.class_distances import DistanceHead, fold_of, most_folds
 from vinets.heads.facts import ClosedForms
 from vinets.heads.linear import LinearHead, PooledHead
-from vinets.heads.ridge import calibrate, fit_ridge
 from vinets.heads.vanishing import (
     VanishingHead,
     VanishingOptions,
@@ -47,9 +35,77 @@ from vinets.latent.collect import Latents
 PARTS = 5  # parts of the latents, one of which is held out
 MAX_FLAT = 2048  # values of a map that ridge regression sees as a whole
 MAX_GENERATORS = 1024  # generators of all classes
+PENALTIES = tuple(10.0**k for k in range(-5, 3))
+"""Of ridge regression, in units of the mean variance of a feature."""
 
-Solve = Callable[[Tensor], Head]
-"""Makes a head from the latents of a mask (m,) of examples."""
+# --- ridge regression -------------------------------------------------------------------------
+
+
+@torch.no_grad()
+def fit_ridge(
+    features: Tensor,
+    labels: Tensor,
+    classes: int,
+    *,
+    penalties: Sequence[float] = PENALTIES,
+    folds: int = 3,
+    seed: int = 0,
+) -> nn.Linear:
+    """Fit a linear layer by least squares on classes as -1 and 1, with a penalty.
+
+    The penalty is the one of the best cross-validated accuracy.
+
+    Examples
+    --------
+    >>> points = torch.tensor([[0.0], [1.0], [4.0], [5.0]])
+    >>> fit_ridge(points, torch.tensor([0, 0, 1, 1]), 2)(points).argmax(1)
+    tensor([0, 0, 1, 1])
+    """
+    folds = most_folds(labels, folds)
+    parts = fold_of(labels, folds, seed)
+    right = torch.zeros(len(penalties))
+    for fold in range(folds):
+        mine = parts != fold
+        solutions = _ridge_path(features[mine], labels[mine], classes, penalties)
+        for i, (weight, bias) in enumerate(solutions):
+            answers = features[~mine].double() @ weight.mT + bias
+            right[i] += (answers.argmax(1) == labels[~mine]).sum().cpu()
+    best = int(right.argmax())
+    (solution,) = _ridge_path(features, labels, classes, penalties[best : best + 1])
+    return _linear(*(t.to(features) for t in solution))
+
+
+def _ridge_path(
+    features: Tensor, labels: Tensor, classes: int, penalties: Sequence[float]
+) -> list[tuple[Tensor, Tensor]]:
+    """Solve for weight and bias of every penalty by factoring the smaller Gram matrix once."""
+    x = features.double()
+    mean = x.mean(0)
+    x = x - mean
+    y = F.one_hot(labels, classes).to(x) * 2 - 1
+    centre = y.mean(0)
+    y = y - centre
+    m, width = x.shape
+    unit = x.square().sum() / width
+    wide = width > m
+    squares, vectors = torch.linalg.eigh(x @ x.mT if wide else x.mT @ x)
+    turned = vectors.mT @ (y if wide else x.mT @ y)
+    solutions = []
+    for penalty in penalties:
+        solved = vectors @ (turned / (squares.clamp_min(0) + penalty * unit)[:, None])
+        weight = (x.mT @ solved if wide else solved).mT
+        solutions.append((weight, centre - weight @ mean))
+    return solutions
+
+
+def _linear(weight: Tensor, bias: Tensor) -> nn.Linear:
+    """Make a linear layer of a weight (K, D) and a bias (K,)."""
+    linear = nn.utils.skip_init(nn.Linear, *weight.mT.shape)  # draws no random numbers
+    linear.weight, linear.bias = nn.Parameter(weight.contiguous()), nn.Parameter(bias)
+    return linear
+
+
+# --- heads ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -59,12 +115,6 @@ class RidgeOptions(HeadOptions):
     flat: bool = option(False, flag(), "See the whole map, and not its mean over positions.")
 
 
-class ClosedFormHead(Head, ABC):
-    """Base of kinds that name a way to solve for a head; the head itself is of another kind."""
-
-    needs_training = False
-
-
 class RidgeHead(ClosedFormHead):
     """A linear layer by ridge regression; the penalty is chosen by cross-validation."""
 
@@ -72,10 +122,13 @@ class RidgeHead(ClosedFormHead):
     Options = RidgeOptions
 
     @classmethod
-    def make(
-        cls, latents: Latents, options: RidgeOptions, seed: int, progress: Progress | None
-    ) -> Head:
-        return _solved(latents, partial(_ridge, latents, flat=options.flat))
+    def solve(cls, latents: Latents, mask: Tensor, options: RidgeOptions, seed: int) -> Head:
+        kind = LinearHead if options.flat else PooledHead
+        see = partial(torch.flatten, start_dim=1) if options.flat else partial(torch.mean, dim=-1)
+        features, labels = features_of(latents, mask, see)
+        head = kind(features.shape[1], latents.n_classes, normalized=False)
+        head.linear = fit_ridge(features, labels, latents.n_classes)
+        return head
 
 
 class LDAHead(ClosedFormHead):
@@ -84,10 +137,40 @@ class LDAHead(ClosedFormHead):
     kind, label = "lda", "LDA"
 
     @classmethod
-    def make(
-        cls, latents: Latents, options: HeadOptions, seed: int, progress: Progress | None
-    ) -> Head:
-        return _solved(latents, partial(_discriminant, latents))
+    def solve(cls, latents: Latents, mask: Tensor, options: HeadOptions, seed: int) -> Head:
+        # Most commands that import heads have no use for it, and it takes half a second.
+        from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+
+        features, labels = features_of(latents, mask, lambda z: z.mean(-1))
+        model = LinearDiscriminantAnalysis(solver="lsqr", shrinkage="auto")
+        model.fit(features.cpu().double().numpy(), labels.cpu().numpy())
+        weight, bias = torch.from_numpy(model.coef_), torch.from_numpy(model.intercept_)
+        if len(weight) == 1:  # for two classes scikit-learn gives the difference alone
+            weight, bias = torch.cat([-weight / 2, weight / 2]), torch.cat([-bias / 2, bias / 2])
+        head = PooledHead(features.shape[1], latents.n_classes, normalized=False)
+        head.linear = _linear(weight.to(features), bias.to(features))
+        return head
+
+
+class GeneratorRidgeHead(ClosedFormHead):
+    """The paper's head with a last layer by ridge regression, for ``closed`` alone."""
+
+    @classmethod
+    def solve(cls, latents: Latents, mask: Tensor, options: HeadOptions, seed: int) -> Head:
+        keep = max(1, min(128, MAX_GENERATORS // latents.n_classes))
+        chosen = VanishingOptions(keep=keep)
+        variables = find_components(latents, chosen, seed)
+        generators = score_generators(variables, mask, mask, chosen.ideal(), chosen.score)
+        points = variables.points[mask.to(variables.points.device)]
+        layer = make_layer(generators, points, chosen).layer
+        assert variables.projection is not None  # the variables are components
+        inputs = variables.rescale, variables.projection
+        head = VanishingHead(*inputs, layer, latents.n_classes, order=chosen.order)
+        head.norm = None
+        head.eval().to(latents.device)
+        features, labels = features_of(latents, mask, lambda z: head.features(z.to(latents.device)))
+        head.linear = fit_ridge(features, labels, latents.n_classes)
+        return head
 
 
 class ChosenHead(ClosedFormHead):
@@ -96,118 +179,35 @@ class ChosenHead(ClosedFormHead):
     kind, label = "closed", "closed form"
 
     @classmethod
-    def make(
-        cls, latents: Latents, options: HeadOptions, seed: int, progress: Progress | None
-    ) -> Head:
+    @torch.no_grad()
+    def make(cls, latents: Latents, options: HeadOptions, seed: int) -> Head:
+        begin = time.perf_counter()
         labels = latents.store.labels.cpu()
         held = fold_of(labels, most_folds(labels, PARTS), seed) == 0
-        ways = _ways(latents, seed)
-        accuracies, sizes = {}, {}
-        for name, solve in ways.items():
-            head = solve(~held).eval()
-            answers, truth = _seen(latents, held, lambda z, h=head: h.to(z.device)(z).argmax(1))  # type: ignore[misc]
+        candidates, accuracies, sizes = candidates_for(latents.shape), {}, {}
+        for name, (kind, own) in candidates.items():
+            head = kind.solve(latents, ~held, own, seed).eval()
+            answers, truth = features_of(
+                latents,
+                held,
+                lambda z, head=head: head.to(z.device)(z).argmax(1),  # type: ignore[misc]
+            )
             accuracies[name] = float((answers == truth).double().mean())
             sizes[name] = sum(head.folded().parts().values())
-        tried = ClosedForms.of(accuracies, sizes, int(held.sum()))
-        return _solved(latents, ways[tried.taken], closed=tried)
+        chosen = ClosedForms.of(accuracies, sizes, int(held.sum()))
+        kind, own = candidates[chosen.taken]
+        head = kind.make(latents, own, seed)
+        head.facts = plain_facts(head, latents, begin, closed=chosen)
+        return head
 
 
-@torch.no_grad()
-def _solved(latents: Latents, solve: Solve, **more: Any) -> Head:
-    """Return a head that was solved for on all examples, folded."""
-    begin = time.perf_counter()
-    every = torch.ones(len(latents.store), dtype=torch.bool)
-    head = solve(every).folded()
-    head.facts = plain_facts(head, latents, begin, **more)
-    return head.to(latents.device).eval()
-
-
-def solve_distances(latents: Latents, seed: int) -> Head:
-    """Build :class:`vinets.heads.DistanceHead`, its space chosen by cross-validation."""
-    return _solved(latents, partial(_distances, latents, seed=seed))
-
-
-def _ways(latents: Latents, seed: int) -> dict[str, Solve]:
-    channels, positions = latents.shape
-    ways: dict[str, Solve] = {"ridge": partial(_ridge, latents, flat=False)}
-    if positions > 1 and channels * positions <= MAX_FLAT:
-        ways["ridge, flat"] = partial(_ridge, latents, flat=True)
-    ways["LDA"] = partial(_discriminant, latents)
-    ways["distances"] = partial(_distances, latents, seed=seed)
-    ways["ridge on generators"] = partial(_generators, latents, seed=seed)
-    return ways
-
-
-def _seen(latents: Latents, mask: Tensor, see: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:
-    """Return what ``see`` makes of the latents of some examples, in chunks, and their labels."""
-    rows, start = [], 0
-    for values, _ in latents.store.chunks(1024):
-        wanted = mask[start : start + len(values)].to(values.device)
-        rows.append(see(values[wanted].float()))
-        start += len(values)
-    labels = latents.store.labels
-    return torch.cat(rows), labels[mask.to(labels.device)].to(rows[0].device)
-
-
-@torch.no_grad()
-def _fill(linear: nn.Linear, weight: Tensor, bias: Tensor) -> None:
-    linear.weight.copy_(weight)
-    linear.bias.copy_(bias)
-
-
-def _ridge(latents: Latents, mask: Tensor, *, flat: bool) -> Head:
-    features, labels = _seen(latents, mask, lambda z: z.flatten(1) if flat else z.mean(-1))
-    found = fit_ridge(features, labels, latents.n_classes)
-    kind = LinearHead if flat else PooledHead
-    head = kind(features.shape[1], latents.n_classes, normalized=False)
-    _fill(head.linear, found.weight, found.bias)
-    return head
-
-
-def _discriminant(latents: Latents, mask: Tensor) -> Head:
-    # Most commands that import heads have no use for it, and it takes half a second.
-    from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
-
-    features, labels = _seen(latents, mask, lambda z: z.mean(-1))
-    model = LinearDiscriminantAnalysis(solver="lsqr", shrinkage="auto")
-    model.fit(features.cpu().double().numpy(), labels.cpu().numpy())
-    weight, bias = torch.from_numpy(model.coef_), torch.from_numpy(model.intercept_)
-    if len(weight) == 1:  # for two classes scikit-learn gives the difference alone
-        weight, bias = torch.cat([-weight / 2, weight / 2]), torch.cat([-bias / 2, bias / 2])
-    head = PooledHead(features.shape[1], latents.n_classes, normalized=False)
-    _fill(head.linear, weight, bias)
-    return head
-
-
-@torch.no_grad()
-def _distances(latents: Latents, mask: Tensor, *, seed: int) -> DistanceHead:
-    features, labels = _seen(latents, mask, lambda z: z.mean(-1))
-    count = latents.n_classes
-    space = choose_space(try_spaces(features, labels, spaces(), count, seed=seed)).space
-    logs = held_out(features, labels, space, count, seed=seed).log()
-    head = DistanceHead(fit_distances(features, labels, space, count))
-    temperature, bias = calibrate(logs, labels)
-    head.temperature.fill_(temperature)
-    head.bias.copy_(bias)
-    return head
-
-
-@torch.no_grad()
-def _generators(latents: Latents, mask: Tensor, *, seed: int) -> Head:
-    """The paper's head with a last layer in closed form."""
-    keep = max(1, min(128, MAX_GENERATORS // latents.n_classes))
-    options = VanishingOptions(keep=keep)
-    variables = find_components(latents, options, seed)
-    generators = score_generators(variables, mask, mask, options.ideal(), options.score)
-    points = variables.points[mask.to(variables.points.device)]
-    layer = make_layer(generators, points, options).layer
-    assert variables.projection is not None  # the variables are components
-    head = VanishingHead(
-        variables.rescale, variables.projection, layer, latents.n_classes, order=options.order
-    )
-    head.norm = None
-    head.eval().to(latents.device)
-    features, labels = _seen(latents, mask, lambda z: head.features(z.to(latents.device)))
-    found = fit_ridge(features, labels, latents.n_classes)
-    _fill(head.linear, found.weight, found.bias)
-    return head
+def candidates_for(shape: tuple[int, int]) -> dict[str, tuple[type[ClosedFormHead], HeadOptions]]:
+    """Return the kinds that ``closed`` tries on latents of C channels at P positions, by name."""
+    plain, small = HeadOptions(), shape[1] > 1 and shape[0] * shape[1] <= MAX_FLAT
+    return {
+        "ridge": (RidgeHead, RidgeOptions()),
+        **({"ridge, flat": (RidgeHead, RidgeOptions(flat=True))} if small else {}),
+        "LDA": (LDAHead, plain),
+        "distances": (DistanceHead, plain),
+        "ridge on generators": (GeneratorRidgeHead, plain),
+    }

@@ -1,26 +1,20 @@
-"""Linear heads, to compare with: on the whole map, on its mean, on the components."""
+"""Linear heads to compare with, on the whole map, on its mean, or on the components."""
 
 from __future__ import annotations
 
 import copy
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
 
 from vinets.core.checks import one_of
-from vinets.core.progress import Progress
-from vinets.heads.base import (
-    Head,
-    HeadOptions,
-    LastLayer,
-    build_like,
-)
-from vinets.heads.maps import HeadMaps, LinearMap
+from vinets.heads.base import Head, HeadOptions, LastLayer, build_like
 from vinets.heads.pieces import (
+    HeadMaps,
+    LinearMap,
     TrainedTail,
     folded_linear,
     inputs_config,
@@ -29,8 +23,8 @@ from vinets.heads.pieces import (
 )
 from vinets.heads.vanishing import (
     ORDERS,
+    BaselineOptions,
     GlobalPolynomials,
-    VanishingOptions,
     component_maps,
     components,
 )
@@ -40,7 +34,7 @@ from vinets.latent.rescale import Rescale
 
 
 class _LinearOn(Head):
-    """Batch normalisation, unless it is folded, and a linear layer on what a head derives."""
+    """Batch normalisation, unless it is folded, and a linear layer on variables of the latents."""
 
     def __init__(self, inputs: int, classes: int, *, normalized: bool = True) -> None:
         super().__init__()
@@ -49,7 +43,7 @@ class _LinearOn(Head):
 
     @abstractmethod
     def variables(self, latents: Tensor) -> Tensor:
-        """What the linear layer sees, (B, inputs)."""
+        """Return what the linear layer sees, (B, inputs)."""
 
     def forward(self, latents: Tensor) -> Tensor:
         z = self.variables(latents)
@@ -82,9 +76,7 @@ class LinearHead(_LinearOn):
     kind, label = "linear", "linear, flat"
 
     @classmethod
-    def make(
-        cls, latents: Latents, options: HeadOptions, seed: int, progress: Progress | None
-    ) -> Self:
+    def make(cls, latents: Latents, options: HeadOptions, seed: int) -> Self:
         return cls(latents.shape[0] * latents.shape[1], latents.n_classes)
 
     def variables(self, latents: Tensor) -> Tensor:
@@ -100,9 +92,7 @@ class PooledHead(_LinearOn):
     kind, label = "pooled", "linear, pooled"
 
     @classmethod
-    def make(
-        cls, latents: Latents, options: HeadOptions, seed: int, progress: Progress | None
-    ) -> Self:
+    def make(cls, latents: Latents, options: HeadOptions, seed: int) -> Self:
         return cls(latents.shape[0], latents.n_classes)
 
     def variables(self, latents: Tensor) -> Tensor:
@@ -110,13 +100,6 @@ class PooledHead(_LinearOn):
 
     def maps(self, shape: tuple[int, int]) -> HeadMaps:
         return HeadMaps((), LinearMap("linear", self.linear.weight, averaged=shape[1]))
-
-
-@dataclass(frozen=True)
-class BaselineOptions(HeadOptions):
-    """Options of baselines that stand next to a vanishing head: those of that head."""
-
-    like: VanishingOptions = VanishingOptions()
 
 
 class ComponentsHead(_LinearOn):
@@ -143,9 +126,7 @@ class ComponentsHead(_LinearOn):
         self.rescale, self.projection = rescale, projection
 
     @classmethod
-    def make(
-        cls, latents: Latents, options: BaselineOptions, seed: int, progress: Progress | None
-    ) -> Self:
+    def make(cls, latents: Latents, options: BaselineOptions, seed: int) -> Self:
         like = build_like(latents, options.like, seed)
         assert isinstance(like, GlobalPolynomials)  # its options are those of a vanishing head
         inputs = copy.deepcopy(like.rescale), copy.deepcopy(like.projection)

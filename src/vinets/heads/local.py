@@ -8,24 +8,21 @@ position, rescaled, or a few principal components of them, squashed, or both.
 
 from __future__ import annotations
 
-import copy
 import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from vinets.algebra.terms import TermSet
 from vinets.core.options import choice, count, option, optional, share
-from vinets.core.progress import Progress
 from vinets.heads.base import HeadOptions, build_like
-from vinets.heads.maps import HeadMaps, LinearMap
 from vinets.heads.pieces import (
+    HeadMaps,
+    LinearMap,
     LinearPath,
     SpatialSum,
     TrainedTail,
@@ -35,16 +32,12 @@ from vinets.heads.pieces import (
     traced,
 )
 from vinets.heads.polynomial import PolynomialHead
-from vinets.heads.polynomial_layer import PolynomialLayer
+from vinets.heads.polynomial_layer import SLOPES, PolynomialLayer
 from vinets.heads.vanishing import (
+    GeneratorHead,
     GeneratorOptions,
     Variables,
-    find_generators,
-    generator_facts,
-    linear_path,
-    make_layer,
     project,
-    scaling_points,
 )
 from vinets.latent.collect import Latents
 from vinets.latent.pca import Projection
@@ -82,7 +75,7 @@ class LocalOptions(GeneratorOptions):
     )
     monomials: int | None = option(None, count(), "Monomials to keep, at most.", shown="all")
 
-    def for_classes(self, classes: int) -> LocalOptions:
+    def for_classes(self, classes: int) -> Self:
         """Return the options with what was left open chosen.
 
         A local layer is evaluated at every position, so that its size is bounded in all. Many
@@ -113,18 +106,12 @@ class LocalPolynomials(PolynomialHead):
 
     Parameters
     ----------
-    rescale : Rescale
-        Rescales the latents per channel and position, (C, P).
     projection : Projection or None
         From the ``C`` channels to ``q`` components; their tanh are variables too.
     polynomials : PolynomialLayer
         In the ``C`` channels, the ``q`` components, or first those and then these.
-    classes, positions : int
-        The number of logits ``K``, and of positions ``P``.
     channels : bool, default=True
         Whether the channels themselves are variables.
-    path : LinearPath or None, default=None
-        Logits linear in the latents, added to those of the polynomials.
     """
 
     local = True
@@ -151,19 +138,17 @@ class LocalPolynomials(PolynomialHead):
         return {"positions": self.spatial.weight.shape[0], "channels": self.channels}
 
     def variables(self, latents: Tensor) -> Tensor:
-        """What the polynomials are evaluated at, (B, P, n)."""
+        """Return what the polynomials are evaluated at, (B, P, n)."""
         return local_variables(self.rescale(latents).mT, self.projection, self.channels)
 
     def features(self, latents: Tensor) -> Tensor:
-        """Weighted sums over the positions of the absolute values, (B, N)."""
-        layer, size = self.polynomials, self.spatial.weight.numel()
+        """Sum the absolute values over the positions by weights, (B, N)."""
+        layer = self.polynomials
         forms = self.projection is None and layer.monomials.variables_only
-        # for one image, turning the spatial weights around would cost more than it saves
+        # For one image, turning the spatial weights around would cost more than it saves.
         if forms and layer.plain and len(latents) > 1 and not self.training and in_use():
             return self._sums_of_forms(latents)
-        if not self.training:  # every image is on its own
-            return by_parts(lambda part: self.spatial(layer(self.variables(part))), latents, size)
-        return _summed(layer, self.spatial, layer.scaled(self.variables(latents)))
+        return _sums(layer, self.spatial, latents, lambda z: layer.scaled(self.variables(z)))
 
     def split(self) -> tuple[Callable[[Tensor], Tensor], nn.Module] | None:
         trained = self.projection is not None and self.projection.weight.requires_grad
@@ -179,7 +164,7 @@ class LocalPolynomials(PolynomialHead):
         return front, TrainedTail(_Sums(layer, self.spatial, few), self.norm, self.linear)
 
     def _sums_of_forms(self, latents: Tensor) -> Tensor:
-        """What polynomials of degree 1 give for inference: channels stay first, as they come."""
+        """Return the sums of polynomials of degree 1 for inference: channels stay first."""
         layer, spatial = self.polynomials, self.spatial.weight.mT.contiguous()
         weight, bias = layer.weight, layer.bias[:, None]
 
@@ -200,7 +185,7 @@ class LocalPolynomials(PolynomialHead):
         reach = 1.0 if self.rescale.squash else math.inf
         if self.projection is not None:
             weight: Tensor = self.projection.weight
-            if self.channels:  # they stand beside the components
+            if self.channels:  # these are variables next to the components
                 weight = torch.cat([torch.eye(weight.shape[1]).to(weight), weight])
             else:
                 reach = 1.0
@@ -217,70 +202,60 @@ class _Sums(nn.Module):
         self.polynomials, self.spatial, self.scaled = polynomials, spatial, scaled
 
     def forward(self, z: Tensor) -> Tensor:
-        layer, spatial = self.polynomials, self.spatial
-        if self.training:
-            return _summed(layer, spatial, z if self.scaled else layer.scaled(z))
-
-        def sums(part: Tensor) -> Tensor:
-            m = part if self.scaled else layer.scaled(part)
-            return spatial(layer.activated(layer.values_on(m)))
-
-        return by_parts(sums, z, spatial.weight.numel())
+        layer = self.polynomials
+        return _sums(layer, self.spatial, z, (lambda m: m) if self.scaled else layer.scaled)
 
 
-def _summed(layer: PolynomialLayer, spatial: SpatialSum, m: Tensor) -> Tensor:
-    """Sums of polynomials for a batch of monomials (B, P, S) that they learn from."""
-    m, size = m.contiguous(), spatial.weight.numel()
-    if layer.watched:
+def _sums(
+    layer: PolynomialLayer, spatial: SpatialSum, z: Tensor, scaled: Callable[[Tensor], Tensor]
+) -> Tensor:
+    """Sum polynomials over the positions; ``scaled`` makes their monomials (B, P, S) of ``z``."""
+    size = spatial.weight.numel()
+
+    def plain(m: Tensor) -> Tensor:
         return spatial(layer.watch(layer.activated(layer.values_on(m))))
-    affine = layer.affine(m)  # statistics are those of the whole batch
+
+    if not layer.training:  # every image is on its own
+        return by_parts(lambda part: plain(scaled(part)), z, size)
+    m = scaled(z).contiguous()
+    affine = None if layer.watched else layer.affine(m)  # by statistics of the whole batch
     if affine is None:
-        return spatial(layer.activated(layer.values_on(m)))
+        return plain(m)
     if traced() or not m.is_cpu or torch.is_autocast_enabled("cpu"):
         return by_parts(lambda part: spatial(layer.activated(F.linear(part, *affine))), m, size)
-    return spatial.of_forms(m, *affine, layer.slope)
+    return spatial.of_forms(m, *affine, SLOPES[layer.activation])
 
 
-class LocalHead(LocalPolynomials):
+class LocalHead(GeneratorHead, LocalPolynomials):
     """The local head whose polynomials vanish on the classes."""
 
     kind, label = "local", "VI-Net"
-    from_ideals = True
     Options = LocalOptions
     rivals = ("linear", "pooled", "mlp", "local-random", "local-same-degrees", "local-relu")
     training_defaults: ClassVar[Mapping[str, Any]] = {"weight_decay": 2e-3}
 
     @classmethod
-    def make(
-        cls, latents: Latents, options: LocalOptions, seed: int, progress: Progress | None
-    ) -> Self:
-        options = options.for_classes(latents.n_classes)
-        variables = latents.once(
-            "variables",
-            (cls.kind, options.components, options.pca, seed),
-            lambda: find_descriptors(latents, options, seed),
-        )
-        generators = find_generators(latents, variables, options, seed, progress)
-        begin = time.perf_counter()
-        made = make_layer(generators, scaling_points(latents, variables), options, local=True)
-        layer = made.layer
-        assert isinstance(layer, PolynomialLayer)  # blocks are for global heads
-        projection = copy.deepcopy(variables.projection)  # another head may train it
-        if projection is not None:
-            layer = with_channels(layer, latents.shape[0], seed)
-        path = linear_path(latents, options.linear_path)
-        head = cls(
-            variables.rescale,
-            projection,
-            layer,
-            latents.n_classes,
-            positions=latents.shape[1],
-            path=path,
-        )
-        if projection is not None:
-            projection.requires_grad_(options.train_projection)
-        head.facts = generator_facts(head, latents, variables, generators, made, options, begin)
-        return head
+    def find_variables(cls, latents: Latents, options: LocalOptions, seed: int) -> Variables:
+        """Take the channels at one position of every example, drawn at random, and project them."""
+
+        def find() -> Variables:
+            begin = time.perf_counter()
+            rescale = Rescale.fit(latents.store)
+            h = descriptors(latents, rescale, seed)
+            n, projection, explained = options.components, None, None
+            if n is not None and n < h.shape[1]:
+                projection, explained = project(lambda: [h], n, options.pca, "unit", seed)
+            points = local_variables(h, projection, channels=False).detach()
+            labels = latents.store.labels.to(points.device)
+            seconds = time.perf_counter() - begin
+            return Variables(rescale, projection, points, labels, explained, seconds)
+
+        key = cls.kind, options.components, options.pca, seed
+        return latents.once("variables", key, find)
+
+    @classmethod
+    def shape_of(cls, latents: Latents, options: LocalOptions) -> dict[str, Any]:
+        return {"positions": latents.shape[1]}
 
     @classmethod
     def latent_defaults(cls, options: Any) -> dict[str, Any]:
@@ -295,9 +270,7 @@ class LocalReLUHead(LocalPolynomials):
     training_defaults = LocalHead.training_defaults
 
     @classmethod
-    def make(
-        cls, latents: Latents, options: LocalBaselineOptions, seed: int, progress: Progress | None
-    ) -> Self:
+    def make(cls, latents: Latents, options: LocalBaselineOptions, seed: int) -> Self:
         head = build_like(latents, options.like, seed)
         assert isinstance(head, LocalPolynomials)  # its options are those of a local head
         own = head.polynomials
@@ -314,28 +287,11 @@ class LocalReLUHead(LocalPolynomials):
 
 
 def local_variables(h: Tensor, projection: nn.Module | None, channels: bool) -> Tensor:
-    """Variables of the polynomials for rescaled descriptors ``h`` (..., C)."""
+    """Return the variables of the polynomials for rescaled descriptors ``h`` (..., C)."""
     if projection is None:
         return h
     z = torch.tanh(projection(h))
     return torch.cat([h, z], -1) if channels else z
-
-
-# --- building ---------------------------------------------------------------------------------
-
-
-def find_descriptors(latents: Latents, options: LocalOptions, seed: int) -> Variables:
-    """Take the channels at one position of every example, drawn at random, perhaps projected."""
-    begin = time.perf_counter()
-    rescale = Rescale.fit(latents.store)
-    h = descriptors(latents, rescale, seed)
-    projection, explained = None, None
-    if options.components is not None and options.components < h.shape[1]:
-        projection, explained = project(lambda: [h], options.components, options.pca, "unit", seed)
-    points = local_variables(h, projection, channels=False).detach()
-    labels = latents.store.labels.to(points.device)
-    seconds = time.perf_counter() - begin
-    return Variables(rescale, projection, points, labels, explained, seconds)
 
 
 def descriptors(latents: Latents, rescale: Rescale, seed: int) -> Tensor:
@@ -349,36 +305,3 @@ def descriptors(latents: Latents, rescale: Rescale, seed: int) -> Tensor:
         parts.append(rescale(values)[torch.arange(len(at), device=at.device), :, at])
         start += len(values)
     return torch.cat(parts)
-
-
-@torch.no_grad()
-def with_channels(layer: PolynomialLayer, channels: int, seed: int) -> PolynomialLayer:
-    """The same polynomials in variables behind ``channels`` new ones, plus a linear form in these.
-
-    The linear forms start as random rows of unit norm; the new variables are standardised.
-    """
-    old = layer.monomials.terms
-    first = np.concatenate([np.arange(channels)[:, None], old.blocks[1] + channels])
-    blocks = [old.blocks[0], first, *(block + channels for block in old.blocks[2:])]
-    terms = TermSet(old.n_variables + channels, tuple(blocks))
-    wide = PolynomialLayer(
-        terms,
-        len(layer.bias),
-        masked=layer.mask is not None,
-        normalized=layer.norm is not None,
-        counts=layer.counts,
-        leading=layer.leading is not None,
-    )
-    if wide.leading is not None and layer.leading is not None:
-        wide.leading.copy_(torch.where(layer.leading < 0, -1, layer.leading + channels))
-    wide.draw(torch.Generator().manual_seed(seed))
-    linear = wide.weight[:, :channels]
-    linear /= linear.norm(dim=1, keepdim=True)  # a view: this changes the layer
-    wide.weight[:, channels:] = layer.weight
-    wide.bias.copy_(layer.bias)
-    if layer.mask is not None and wide.mask is not None:
-        wide.mask[:, channels:] = layer.mask
-    if layer.shift is not None and layer.scale is not None:
-        zeros = torch.zeros(channels)
-        wide.set_moments(torch.cat([zeros, layer.shift]), torch.cat([zeros + 1, layer.scale]))
-    return wide

@@ -9,12 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from vinets.core.checks import optional_positive_int
-from vinets.core.progress import Progress
 from vinets.heads.base import Head
-from vinets.heads.maps import HeadMaps, LinearMap
-from vinets.heads.pieces import folded_linear, parameter_count
+from vinets.heads.pieces import HeadMaps, LinearMap, folded_linear, parameter_count
 from vinets.heads.polynomial_layer import affine_of
-from vinets.heads.sizes import SizeOptions
+from vinets.heads.vanishing import SizeOptions
 from vinets.latent.collect import Latents
 
 
@@ -43,9 +41,7 @@ class MLPHead(Head):
         return cls(inputs, classes, width=max(1, (parameters - classes) // each))
 
     @classmethod
-    def make(
-        cls, latents: Latents, options: SizeOptions, seed: int, progress: Progress | None
-    ) -> Self:
+    def make(cls, latents: Latents, options: SizeOptions, seed: int) -> Self:
         inputs = latents.shape[0] * latents.shape[1]
         size = options.size(latents, seed)
         return cls.matched(inputs, latents.n_classes, parameters=size)

@@ -12,9 +12,11 @@ from torch import Tensor, nn
 
 from vinets.heads.base import Head, LastLayer
 from vinets.heads.block_layer import BlockPolynomialLayer
-from vinets.heads.maps import HeadMaps, LinearMap, PolynomialMap
 from vinets.heads.pieces import (
+    HeadMaps,
+    LinearMap,
     LinearPath,
+    PolynomialMap,
     folded_linear,
     inputs_config,
     inputs_from,

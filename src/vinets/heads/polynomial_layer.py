@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,7 +22,7 @@ from vinets.algebra.shared import SharedPolynomials
 from vinets.algebra.terms import TermSet
 from vinets.core.checks import one_of
 
-ACTIVATIONS = {"abs": -1.0, "relu": 0.0, "none": 1.0}  # slopes below zero; above, it is 1
+SLOPES = {"abs": -1.0, "relu": 0.0, "none": 1.0}  # of activations below zero; above, it is 1
 
 
 class Monomials(nn.Module):
@@ -51,11 +52,11 @@ class Monomials(nn.Module):
         for degree, (parent, variable) in enumerate(plan.steps, 1):  # what is computed with
             self.register_buffer(f"parent_{degree}", torch.from_numpy(parent), persistent=False)
             self.register_buffer(f"variable_{degree}", torch.from_numpy(variable), persistent=False)
-        # row 0 of the plan is the constant, which is not evaluated here
+        # Row 0 of the plan is the constant, which is not evaluated here.
         rows = sum(len(parent) for parent, _ in plan.steps)
         outputs = np.arange(rows) if plan.outputs is None else plan.outputs - 1
         wanted = np.array_equal(outputs, np.arange(rows))
-        # all variables in their order are their own monomials
+        # All variables in their order are their own monomials.
         only = plan.steps[0][1] if self.depth == 1 and wanted else np.zeros(0)
         self.variables_only = np.array_equal(only, np.arange(terms.n_variables))
         self.outputs: Tensor | None
@@ -78,13 +79,9 @@ class Monomials(nn.Module):
             values = values.index_select(0, self.outputs)
         return values.mT.reshape(*z.shape[:-1], len(self.terms))
 
-    def extra_repr(self) -> str:
-        degree = len(self.terms.blocks) - 1
-        return f"{len(self.terms)} terms of {self.terms.n_variables} variables, degree {degree}"
-
     @staticmethod
     def terms_of(state: Mapping[str, Tensor], prefix: str, n_variables: int) -> TermSet:
-        """The terms that a state dict holds under ``prefix``, checked."""
+        """Read the terms that a state dict holds under ``prefix``, and check them."""
         blocks = {"t.0": torch.zeros(0, 0, dtype=torch.int64)}
         while (block := state.get(f"{prefix}terms_{len(blocks)}")) is not None:
             blocks[f"t.{len(blocks)}"] = block.cpu()
@@ -93,7 +90,23 @@ class Monomials(nn.Module):
         return TermSet.from_tensors(n_variables, "t", blocks)
 
 
-class MonomialLayer(nn.Module, ABC):
+class Watched:
+    """Polynomials whose sizes on a batch training may ask for, to keep them small on a class."""
+
+    watched = False  # whether training asks
+    seen: list[Tensor]  # sizes (B, N) in the last forward pass, in parts
+    owners: Any  # the class (N,) that each polynomial is to vanish on
+
+    def vanishing_loss(self, labels: Tensor) -> Tensor:
+        """Return the mean size of polynomials on their class, as a share of that on the others.
+
+        The sizes are those of the last forward pass in training, which are forgotten.
+        """
+        sizes, self.seen = torch.cat(self.seen).float(), []
+        return own_share(sizes, labels, self.owners)
+
+
+class MonomialLayer(Watched, nn.Module, ABC):
     """Base of polynomial layers: monomials (m - mean) / std, standardised in training.
 
     Monomials of different degree differ in size by orders of magnitude. A folded layer may do
@@ -108,8 +121,7 @@ class MonomialLayer(nn.Module, ABC):
     def __init__(self, terms: TermSet, *, standardized: bool = True) -> None:
         super().__init__()
         self.monomials = Monomials(terms)
-        self.watched = False  # whether the loss of training asks how large the polynomials are
-        self.seen: list[Tensor] = []  # absolute values on the last batch, where watched
+        self.seen = []
         self.register_buffer("shift", torch.zeros(len(terms)) if standardized else None)
         self.register_buffer("scale", torch.ones(len(terms)) if standardized else None)
 
@@ -121,7 +133,7 @@ class MonomialLayer(nn.Module, ABC):
         self.scale.copy_(std)
 
     def moments(self) -> tuple[Tensor, Tensor]:
-        """Mean and standard deviation in float64, to fold; 0 and 1 where there are none."""
+        """Return mean and standard deviation in float64, to fold; 0 and 1 where there are none."""
         if self.shift is None or self.scale is None:
             device = next(self.parameters()).device
             ones = torch.ones(len(self.monomials.terms), dtype=torch.float64, device=device)
@@ -129,16 +141,16 @@ class MonomialLayer(nn.Module, ABC):
         return self.shift.double(), self.scale.double()
 
     def scaled(self, z: Tensor) -> Tensor:
-        """The standardised monomials of points (..., n), as (..., S)."""
+        """Return the standardised monomials of points (..., n), as (..., S)."""
         if z.dtype in (torch.float16, torch.bfloat16):
-            z = z.float()  # products of rounded numbers would round again at every degree
+            z = z.float()  # products of rounded numbers would be rounded at every degree
         m = self.monomials(z)
         if self.shift is not None and self.scale is not None:
             m = (m - self.shift).div_(self.scale)
         return m.to(next(self.parameters()).dtype)  # which may be half, outside of autocast
 
     def indices(self) -> int:
-        """How many integers the monomials take, and the leading terms where they are known."""
+        """Count the integers of the monomials, and of the leading terms where they are known."""
         leading = 0 if self.leading is None else len(self.leading)
         return leading + sum(block.size for block in self.monomials.terms.blocks)
 
@@ -161,7 +173,7 @@ class MonomialLayer(nn.Module, ABC):
         table, constants = self.plain_coefficients()
         rows = [tuple(row.tolist()) for block in self.monomials.terms.blocks for row in block]
         names = tuple(f"x{i}" for i in range(self.monomials.terms.n_variables))
-        found = []
+        generators = []
         for j in (owners == label).nonzero()[:, 0].tolist():
             factor = 1 / float(lead[j]) if lead[j] else 1.0
             values = [factor * c for c in table[j].tolist()]
@@ -170,37 +182,26 @@ class MonomialLayer(nn.Module, ABC):
             used.sort(key=lambda i: i != first)  # the leading term comes first
             terms = (*(rows[i] for i in used), ())
             coefficients = (*(values[i] for i in used), factor * float(constants[j]))
-            found.append(Polynomial(terms, coefficients, names))
-        return found
+            generators.append(Polynomial(terms, coefficients, names))
+        return generators
 
     @abstractmethod
     def leading_coefficients(self) -> Tensor | None:
-        """Coefficients (N,) of the leading terms, in float64; None where these are not known."""
+        """Return coefficients (N,) of the leading terms, in float64; None without these."""
 
     @abstractmethod
     def plain_coefficients(self) -> tuple[Tensor, Tensor]:
-        """Coefficients (N, S) over the terms, and constants (N,), without standardisation."""
+        """Return coefficients (N, S) over the terms and constants (N,), not standardised."""
 
     def watch(self, y: Tensor) -> Tensor:
-        """Keep the absolute values (B, ..., N) of a batch where training asks for them."""
+        """Keep the mean squares over positions of values (B, ..., N) where training asks."""
         if self.watched and self.training:
-            self.seen.append(y)
+            self.seen.append(y.float().square().reshape(len(y), -1, y.shape[-1]).mean(1))
         return y
-
-    def vanishing_loss(self, labels: Tensor) -> Tensor:
-        """Mean square of polynomials on their own class, as a share of that on the others.
-
-        The values are those of the last forward pass in training, which are forgotten.
-        """
-        squares = torch.cat(self.seen).float().square()
-        self.seen = []
-        assert self.owners is not None
-        squares = squares.reshape(len(squares), -1, squares.shape[-1]).mean(1)  # over positions
-        return own_share(squares, labels, self.owners)
 
 
 def own_share(sizes: Tensor, labels: Tensor, owners: Tensor) -> Tensor:
-    """Mean of ``sizes`` (B, N) on the class of each column, as a share of that on other classes.
+    """Return mean ``sizes`` (B, N) on the class of each column, as a share of those on others.
 
     The result is a mean over the columns whose class, one of ``owners`` (N,), is among the
     ``labels`` (B,) of the batch.
@@ -257,7 +258,7 @@ class PolynomialLayer(MonomialLayer):
         super().__init__(terms, standardized=standardized)
         self.counts = None if counts is None else tuple(map(int, counts))
         self.register_buffer("leading", torch.zeros(count, dtype=torch.int64) if leading else None)
-        self.activation = one_of("PolynomialLayer", "activation", activation, tuple(ACTIVATIONS))
+        self.activation = one_of("PolynomialLayer", "activation", activation, tuple(SLOPES))
         size = len(terms)
         self.weight = nn.Parameter(torch.randn(count, size) / size**0.5)
         self.bias = nn.Parameter(torch.zeros(count))
@@ -276,21 +277,16 @@ class PolynomialLayer(MonomialLayer):
         normalized: bool = False,
         activation: str = "abs",
     ) -> PolynomialLayer:
-        """Start from given polynomials, up to a positive factor each.
+        """Start from polynomials, up to a positive factor each.
 
         ``moments`` are mean and standard deviation of every term, each (S,); see
         :func:`vinets.algebra.shared.term_moments`. Where they are generators of that many
         ``classes``, the layer remembers which is of which. Where ``sparse``, coefficients that are
         zero now stay zero.
         """
-        layer = cls(
-            polynomials.terms,
-            len(polynomials),
-            masked=sparse,
-            normalized=normalized,
-            activation=activation,
-            leading=polynomials.leading is not None,
-        )
+        form: Any = {"masked": sparse, "normalized": normalized, "activation": activation}
+        form["leading"] = polynomials.leading is not None
+        layer = cls(polynomials.terms, len(polynomials), **form)
         if classes is not None:
             layer.counts = tuple(torch.bincount(polynomials.owners, minlength=classes).tolist())
         if layer.leading is not None and polynomials.leading is not None:
@@ -310,9 +306,41 @@ class PolynomialLayer(MonomialLayer):
 
     @torch.no_grad()
     def draw(self, generator: torch.Generator) -> None:
-        """Random rows of unit norm in place of polynomials."""
+        """Draw rows of unit norm in place of polynomials."""
         weight = torch.randn(self.weight.shape, generator=generator)
         self.weight.copy_(weight / weight.norm(dim=1, keepdim=True))
+
+    @torch.no_grad()
+    def behind_channels(self, channels: int, seed: int) -> PolynomialLayer:
+        """Return the same polynomials behind ``channels`` new variables, plus forms in these.
+
+        The linear forms start at random rows of unit norm; the new variables are standardised.
+        """
+        old = self.monomials.terms
+        first = np.concatenate([np.arange(channels)[:, None], old.blocks[1] + channels])
+        blocks = [old.blocks[0], first, *(block + channels for block in old.blocks[2:])]
+        terms = TermSet(old.n_variables + channels, tuple(blocks))
+        wide = PolynomialLayer(
+            terms,
+            len(self.bias),
+            masked=self.mask is not None,
+            normalized=self.norm is not None,
+            counts=self.counts,
+            leading=self.leading is not None,
+        )
+        if wide.leading is not None and self.leading is not None:
+            wide.leading.copy_(torch.where(self.leading < 0, -1, self.leading + channels))
+        wide.draw(torch.Generator().manual_seed(seed))
+        linear = wide.weight[:, :channels]
+        linear /= linear.norm(dim=1, keepdim=True)  # a view, so that this changes the layer
+        wide.weight[:, channels:] = self.weight
+        wide.bias.copy_(self.bias)
+        if self.mask is not None and wide.mask is not None:
+            wide.mask[:, channels:] = self.mask
+        if self.shift is not None and self.scale is not None:
+            zeros = torch.zeros(channels)
+            wide.set_moments(torch.cat([zeros, self.shift]), torch.cat([zeros + 1, self.scale]))
+        return wide
 
     @property
     def coefficients(self) -> Tensor:
@@ -325,7 +353,7 @@ class PolynomialLayer(MonomialLayer):
         return self.shift is None and self.mask is None and self.norm is None
 
     def affine(self, m: Tensor) -> tuple[Tensor, Tensor] | None:
-        r"""Weight (N, S) and bias (N,) that take a batch ``m`` of monomials to normalised values.
+        r"""Return weight (N, S) and bias (N,) from a batch ``m`` of monomials to normalised values.
 
         Mean and variance of :math:`a^\top m` are :math:`a^\top\mu` and :math:`a^\top\Sigma\,a`.
         On a CPU, moments of a few monomials cost less than reading all values again to normalise
@@ -341,12 +369,18 @@ class PolynomialLayer(MonomialLayer):
             mean, covariance = batch_moments(rows)
             centre = weight @ mean + self.bias
             variance = ((weight @ covariance) * weight).sum(1).clamp_min(0)
-            _remember(norm, centre.detach(), variance.detach(), len(rows))
+            assert norm.running_mean is not None and norm.running_var is not None
+            assert norm.num_batches_tracked is not None and norm.momentum is not None
+            with torch.no_grad():  # statistics move as batch normalisation moves them
+                norm.num_batches_tracked += 1
+                norm.running_mean.lerp_(centre, norm.momentum)
+                unbiased = variance * (len(rows) / max(1, len(rows) - 1))
+                norm.running_var.lerp_(unbiased, norm.momentum)
             gain = norm.weight * (variance + norm.eps).rsqrt()
             return gain[:, None] * weight, gain * (self.bias - centre) + norm.bias
 
     def values_on(self, m: Tensor) -> Tensor:
-        """The polynomials without the absolute value, of standardised monomials (..., S)."""
+        """Return the polynomials of standardised monomials (..., S), without the absolute value."""
         affine = self.affine(m)
         if affine is not None:
             return F.linear(m, *affine)
@@ -355,29 +389,24 @@ class PolynomialLayer(MonomialLayer):
         return self.norm(y.flatten(0, -2)).view_as(y)
 
     def values(self, z: Tensor) -> Tensor:
-        """The polynomials without the absolute value, (..., N)."""
+        """Return the polynomials without the absolute value, (..., N)."""
         return self.values_on(self.scaled(z))
 
     def forward(self, z: Tensor) -> Tensor:
         return self.watch(self.activated(self.values(z)))
 
     def leading_coefficients(self) -> Tensor | None:
-        """Coefficients (N,) of the leading terms, 0 where such a term was dropped; in float64."""
+        """Return coefficients (N,) of the leading terms in float64, 0 where one was dropped."""
         if self.leading is None:
             return None
         table, _ = self.plain_coefficients()
-        found = table.gather(1, self.leading.clamp_min(0)[:, None])[:, 0]
-        return found * (self.leading >= 0)
-
-    @property
-    def slope(self) -> float:
-        """Of the activation below zero."""
-        return ACTIVATIONS[self.activation]
+        values = table.gather(1, self.leading.clamp_min(0)[:, None])[:, 0]
+        return values * (self.leading >= 0)
 
     def activated(self, y: Tensor) -> Tensor:
-        """Absolute values, or what stands in their place."""
+        """Return absolute values, or those of the other activation."""
         if self.activation == "abs":
-            # the same values, and one pass instead of two for the gradient
+            # These are the same values, and the gradient takes one pass instead of two.
             return F.leaky_relu(y, -1.0) if self.training else y.abs()
         return y.relu() if self.activation == "relu" else y
 
@@ -387,7 +416,7 @@ class PolynomialLayer(MonomialLayer):
 
     @torch.no_grad()
     def folded(self) -> PolynomialLayer:
-        """A layer of plain coefficients and a bias with the same outputs."""
+        """Return a layer of plain coefficients and a bias with the same outputs."""
         mean, std = self.moments()
         weight = self.coefficients.double() / std
         bias = self.bias.double() - weight @ mean
@@ -401,7 +430,7 @@ class PolynomialLayer(MonomialLayer):
         return plain
 
     def parts(self) -> dict[str, int]:
-        """Parameters, and apart from them the indices of the monomials."""
+        """Count parameters, and apart from them the indices of the monomials."""
         stored = [self.weight, self.bias, self.shift, self.scale]
         count = sum(t.numel() for t in stored if t is not None)
         if self.norm is not None:
@@ -409,7 +438,7 @@ class PolynomialLayer(MonomialLayer):
         return {"monomials": self.indices(), "coefficients": count}
 
     def config(self) -> dict[str, object]:
-        """What makes the layer again, besides its state."""
+        """Return the arguments that make the layer again, apart from its state."""
         return {
             "kind": "shared",
             "n_variables": self.monomials.terms.n_variables,
@@ -430,18 +459,8 @@ def batch_moments(rows: Tensor) -> tuple[Tensor, Tensor]:
     return mean, centred.mT @ centred / len(rows)
 
 
-@torch.no_grad()
-def _remember(norm: nn.BatchNorm1d, mean: Tensor, variance: Tensor, count: int) -> None:
-    """Move the running statistics as batch normalisation of ``count`` values does."""
-    assert norm.running_mean is not None and norm.running_var is not None
-    assert norm.num_batches_tracked is not None and norm.momentum is not None
-    norm.num_batches_tracked += 1
-    norm.running_mean.lerp_(mean, norm.momentum)
-    norm.running_var.lerp_(variance * (count / max(1, count - 1)), norm.momentum)
-
-
 def affine_of(norm: nn.BatchNorm1d) -> tuple[Tensor, Tensor]:
-    """Gain and offset of batch normalisation in eval mode, in float64."""
+    """Return gain and offset of batch normalisation in eval mode, in float64."""
     if norm.running_mean is None or norm.running_var is None:
         raise ValueError("batch normalisation without running statistics cannot be folded.")
     gain = 1 / (norm.running_var.double() + norm.eps).sqrt()

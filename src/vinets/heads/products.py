@@ -11,8 +11,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from itertools import combinations_with_replacement
+from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -23,12 +22,11 @@ from vinets.algebra.shared import SharedPolynomials, nearest_products
 from vinets.algebra.terms import TermSet
 from vinets.core.checks import parameter_error
 from vinets.core.options import choice, count, option, optional, real, whole
-from vinets.core.progress import Progress
 from vinets.heads.base import HeadOptions, plain_facts
 from vinets.heads.local import descriptors
-from vinets.heads.polynomial_layer import batch_moments, own_share
+from vinets.heads.polynomial_layer import Watched, batch_moments
 from vinets.heads.units import NormalizedForms, UnitsHead, fitting, rank_of
-from vinets.heads.vanishing import Variables, project, score_generators
+from vinets.heads.vanishing import SizeOptions, Variables, project, score_generators
 from vinets.latent.collect import Latents
 from vinets.latent.rescale import Rescale
 
@@ -68,7 +66,7 @@ class ProductsOptions(HeadOptions):
             raise parameter_error(owner, "factors", "2 with start='ideal'", self.factors)
 
 
-class ProductsHead(UnitsHead):
+class ProductsHead(Watched, UnitsHead):
     """Products of ``factors`` forms at every position, summed with spatial weights.
 
     Parameters
@@ -113,43 +111,26 @@ class ProductsHead(UnitsHead):
     ) -> None:
         if not 1 <= factors <= 5:
             raise parameter_error("ProductsHead", "factors", "an integer from 1 to 5", factors)
-        super().__init__(
-            channels,
-            positions,
-            classes,
-            count=count,
-            rank=rank,
-            factors=factors,
-            normalized=normalized,
-        )
+        sizes = {"count": count, "rank": rank, "factors": factors}
+        super().__init__(channels, positions, classes, normalized=normalized, **sizes)
         # The class that each product is to vanish on; not stored, for only training asks for it.
-        self.owners: Tensor
         self.register_buffer("owners", torch.arange(count) % classes, persistent=False)
-        self.watched = False  # whether training wants to know how large products are
-        self._sizes: list[Tensor] = []  # of the parts that a batch is run in
+        self.seen = []
         if isinstance(self.forms, NormalizedForms) and offset:
             with torch.no_grad():
                 self.forms.bias[count:] = offset
                 self.forms.gain[count:] = 1 / (1 + offset)
 
     @classmethod
-    def make(
-        cls, latents: Latents, options: ProductsOptions, seed: int, progress: Progress | None
-    ) -> Self:
+    def make(cls, latents: Latents, options: ProductsOptions, seed: int) -> Self:
         begin = time.perf_counter()
         shape, classes = latents.shape, latents.n_classes
         rank = rank_of(shape, options.spatial_rank)
         count = MAX_PRODUCTS
         if options.parameters is not None:
             count = fitting(shape, classes, rank, options.factors, options.parameters)
-        head = cls(
-            *shape,
-            classes,
-            count=count,
-            rank=rank,
-            factors=options.factors,
-            offset=options.offset,
-        )
+        shaped = {"rank": rank, "factors": options.factors, "offset": options.offset}
+        head = cls(*shape, classes, count=count, **shaped)
         more: dict[str, Any] = {}
         if options.start == "ideal":
             start = factored_generators(latents, options, seed)
@@ -184,7 +165,7 @@ class ProductsHead(UnitsHead):
 
     @torch.no_grad()
     def start_from(self, weight: Tensor, gain: Tensor, bias: Tensor, owners: Tensor) -> None:
-        """Let the first products be those of given forms, the others as they are.
+        """Set the first products to those of some forms, and leave the others as they are.
 
         Forms are ``gain * weight @ h + bias`` in standardised channels: ``weight`` (d, n, C) of
         variance one, ``gain`` and ``bias`` (d, n). ``owners`` (n,) are the classes that the
@@ -205,7 +186,7 @@ class ProductsHead(UnitsHead):
         for other in others:
             first = first * other
         if self.watched and self.training:
-            self._sizes.append(first.abs().mean(1))  # for the loss, which follows the forward pass
+            self.seen.append(first.abs().mean(1))  # for the loss, which follows the forward pass
         return first
 
     def units_of_rows(self, forms: Tensor) -> Tensor:
@@ -216,19 +197,8 @@ class ProductsHead(UnitsHead):
 
     def forward(self, latents: Tensor) -> Tensor:
         if self.watched:  # an export is refused where a forward pass changes the module
-            self._sizes = []
+            self.seen = []
         return super().forward(latents)
-
-    @property
-    def sizes(self) -> Tensor | None:
-        """Mean size of every product on every example of the last batch (B, N), where watched."""
-        return torch.cat(self._sizes) if self._sizes else None
-
-    def vanishing_loss(self, labels: Tensor) -> Tensor:
-        """Mean size of products on their class, as a share of that on the others in the batch."""
-        seen, self._sizes = self.sizes, []
-        assert seen is not None
-        return own_share(seen.float(), labels, self.owners)
 
     @property
     def lipschitz(self) -> float:
@@ -238,7 +208,7 @@ class ProductsHead(UnitsHead):
         return super().config() | {"factors": self.factors}
 
     def to_polynomials(self) -> SharedPolynomials:
-        """The products, expanded into monomials of the channels at a position."""
+        """Expand the products into monomials of the channels at a position."""
         plain = self.folded().double().cpu()
         assert isinstance(plain.forms, nn.Linear)
         channels = self.shape[0]
@@ -251,40 +221,59 @@ class ProductsHead(UnitsHead):
         weight = plain.forms.weight.detach().unflatten(0, (self.factors, self.count))
         bias = plain.forms.bias.detach().unflatten(0, (self.factors, self.count))
         forms = torch.cat([bias[..., None], weight], -1)  # (d, N, 1 + C), the constant first
-        terms: list[tuple[int, ...]] = [()]
-        values = torch.ones(self.count, 1, dtype=torch.float64)
+        # Columns of coefficients (N,) by the sorted variables of their terms.
+        columns = {(): torch.ones(self.count, dtype=torch.float64)}
         for form in forms:
-            terms, values = _times(terms, values, form, channels)
-        blocks = _blocks(terms, self.factors)
+            product: dict[tuple[int, ...], Tensor] = {}
+            for term, values in columns.items():
+                for i in range(channels + 1):
+                    key = tuple(sorted((*term, i - 1))) if i else term
+                    product[key] = product.get(key, 0) + values * form[:, i]
+            columns = product
+        constants = columns.pop(())
+        blocks = [np.zeros((0, 0), dtype=np.int64)]
+        for d in range(1, self.factors + 1):
+            block = sorted(term for term in columns if len(term) == d)
+            blocks.append(np.array(block, dtype=np.int64))
+        table = torch.stack([columns[tuple(t)] for block in blocks for t in block.tolist()], 1)
         owners = torch.zeros(self.count, dtype=torch.int64)
-        return SharedPolynomials(
-            TermSet(channels, blocks), values[:, 1:].contiguous(), values[:, 0].clone(), owners
-        )
+        return SharedPolynomials(TermSet(channels, tuple(blocks)), table, constants, owners)
 
 
-def _times(
-    terms: list[tuple[int, ...]], values: Tensor, form: Tensor, channels: int
-) -> tuple[list[tuple[int, ...]], Tensor]:
-    """Polynomials times affine forms (N, 1 + C); terms are sorted positions of variables."""
-    degree = len(terms[-1]) + 1
-    every = [
-        t for d in range(degree + 1) for t in combinations_with_replacement(range(channels), d)
-    ]
-    place = {term: index for index, term in enumerate(every)}
-    made = values.new_zeros(len(values), len(every))
-    made[:, : len(terms)] = values * form[:, :1]
-    for variable in range(channels):
-        index = torch.tensor([place[tuple(sorted((*term, variable)))] for term in terms])
-        made.index_add_(1, index, values * form[:, variable + 1, None])
-    return every, made
+@dataclass(frozen=True)
+class UnitsOptions(SizeOptions):
+    """Options of :class:`ReLUUnits`."""
+
+    spatial_rank: int | None = option(
+        16, count(), "Patterns of weights over the positions that sums share."
+    )
+    like: HeadOptions = ProductsOptions()
 
 
-def _blocks(terms: list[tuple[int, ...]], degree: int) -> tuple[np.ndarray, ...]:
-    """Terms by degree, as positions of their variables; the constant is kept elsewhere."""
-    found = [np.zeros((0, 0), dtype=np.int64)]
-    for d in range(1, degree + 1):
-        found.append(np.array([term for term in terms if len(term) == d], dtype=np.int64))
-    return tuple(found)
+class ReLUUnits(UnitsHead):
+    """The control of products: as many parameters, a ReLU for every form."""
+
+    kind, label = "relu-units", "local ReLU units"
+    Options = UnitsOptions
+    training_defaults = ProductsHead.training_defaults
+    rectified = True
+
+    def units(self, forms: Tensor) -> Tensor:
+        return forms.relu()
+
+    def units_of_rows(self, forms: Tensor) -> Tensor:
+        return forms.relu_()
+
+    @classmethod
+    def make(cls, latents: Latents, options: UnitsOptions, seed: int) -> Self:
+        shape, classes = latents.shape, latents.n_classes
+        rank = rank_of(shape, options.spatial_rank)
+        count = fitting(shape, classes, rank, 1, options.size(latents, seed))
+        return cls(*shape, classes, count=count, rank=rank)
+
+    @classmethod
+    def latent_defaults(cls, options: Any) -> dict[str, Any]:
+        return ProductsHead.latent_defaults(options.like)
 
 
 # --- generators to start from -----------------------------------------------------------------
@@ -292,9 +281,9 @@ def _blocks(terms: list[tuple[int, ...]], degree: int) -> tuple[np.ndarray, ...]
 
 @dataclass(frozen=True, eq=False)
 class FactoredGenerators:
-    """Factors of generators, in standardised channels; each form has mean square one.
+    """Factors of generators in standardised channels, forms of mean square one.
 
-    The form is ``gain * weight @ h + bias`` with a weight of variance one.
+    A form is ``gain * weight @ h + bias`` with a weight of variance one.
     """
 
     weight: Tensor  # (2, n, C)
@@ -305,29 +294,24 @@ class FactoredGenerators:
     explained: float  # share of the variance that the components keep
 
     def first(self, count: int) -> FactoredGenerators:
-        """Fewer of them, spread over the classes."""
-        # every class in turn, best first, as they are sorted
+        """Return fewer of them, spread over the classes."""
+        # They are sorted, so that this takes every class in turn and the best of each first.
         rank = torch.zeros_like(self.owners)
         for owner in self.owners.unique():
             mine = self.owners == owner
             rank[mine] = torch.arange(int(mine.sum()))
         chosen = rank.argsort(stable=True)[:count]
-        return replace(
-            self,
-            weight=self.weight[:, chosen],
-            gain=self.gain[:, chosen],
-            bias=self.bias[:, chosen],
-            owners=self.owners[chosen],
-        )
+        forms = (t[:, chosen] for t in (self.weight, self.gain, self.bias))
+        return FactoredGenerators(*forms, self.owners[chosen], self.found, self.explained)
 
 
 @torch.no_grad()
 def factored_generators(
     latents: Latents, options: ProductsOptions, seed: int
 ) -> FactoredGenerators:
-    """Generators of degree 2 of every class, the best as products of two forms.
+    """Find generators of degree 2 of every class, and factor the best into two forms each.
 
-    They are found in principal components of the channels at one position of every example.
+    Their variables are principal components of the channels at one position of every example.
     """
     from vinets.ideals.abm import ABM
     from vinets.ideals.pruning import prune
@@ -339,12 +323,14 @@ def factored_generators(
     labels = latents.store.labels.to(h.device)
     variables = Variables(rescale, projection, projection(h), labels, explained, 0.0)
     ideal = ABM(options.psi, max_degree=2)
-    found = score_generators(variables, latents.fit, latents.check, ideal)
-    kept = prune(found.ideals, found.scores, max(1, MAX_PRODUCTS // latents.n_classes))
+    generators = score_generators(variables, latents.fit, latents.check, ideal)
+    kept = prune(generators.ideals, generators.scores, max(1, MAX_PRODUCTS // latents.n_classes))
     shared = SharedPolynomials.of(kept.polynomials)
-    order = _best_first(shared.owners, torch.cat([torch.from_numpy(s) for s in kept.scores]))
+    scores = torch.cat([torch.from_numpy(s) for s in kept.scores])
+    order = scores.argsort(descending=True, stable=True)  # best first, and then class by class
+    order = order[shared.owners[order].argsort(stable=True)]
     forms = nearest_products(shared)[:, order.to(shared.coefficients.device)]
-    # from components to channels, and to mean square one: what a factor lacks, another has
+    # From components to channels, and to mean square one: what a factor lacks, another has.
     forms = forms.to(h.device)
     weight, bias = projection.weight.double(), projection.bias.double()
     inside = forms[..., 1:] @ weight  # (2, n, C)
@@ -357,12 +343,6 @@ def factored_generators(
         (size / whole).float().cpu(),
         (offset / whole).float().cpu(),
         shared.owners[order],
-        found.ideals.n_generators,
+        generators.ideals.n_generators,
         explained,
     )
-
-
-def _best_first(owners: Tensor, scores: Tensor) -> Tensor:
-    """Positions by decreasing score, class by class."""
-    by_score = scores.argsort(descending=True, stable=True)
-    return by_score[owners[by_score].argsort(stable=True)]

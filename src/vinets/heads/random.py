@@ -14,14 +14,12 @@ from torch import Tensor
 from vinets.algebra.shared import term_moments
 from vinets.algebra.terms import TermSet
 from vinets.core.options import option, whole
-from vinets.core.progress import Progress
 from vinets.heads.base import build_like
 from vinets.heads.block_layer import BlockPolynomialLayer
-from vinets.heads.linear import BaselineOptions
 from vinets.heads.local import LocalBaselineOptions, LocalHead, LocalPolynomials
 from vinets.heads.polynomial import PolynomialHead
 from vinets.heads.polynomial_layer import PolynomialLayer
-from vinets.heads.vanishing import GlobalPolynomials
+from vinets.heads.vanishing import BaselineOptions, GlobalPolynomials
 from vinets.latent.collect import Latents
 
 MAX_POINTS = 20_000  # points that standardise monomials
@@ -47,13 +45,7 @@ class _Drawn(PolynomialHead):
     same_degrees: ClassVar[bool] = False
 
     @classmethod
-    def make(
-        cls,
-        latents: Latents,
-        options: RandomOptions | LocalRandomOptions,
-        seed: int,
-        progress: Progress | None,
-    ) -> Self:
+    def make(cls, latents: Latents, options: RandomOptions | LocalRandomOptions, seed: int) -> Self:
         head = build_like(latents, options.like, seed)
         assert isinstance(head, PolynomialHead)  # its options are those of a head of generators
         own, degree = head.polynomials, None if cls.same_degrees else options.degree

@@ -14,12 +14,10 @@ from torch.nn import functional as F
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from vinets.core.device import device_of
-from vinets.core.progress import Progress
 from vinets.heads.base import Head, HeadOptions
-from vinets.heads.maps import HeadMaps, LinearMap
-from vinets.heads.pieces import parameter_count
+from vinets.heads.pieces import HeadMaps, LinearMap, parameter_count
 from vinets.heads.products import ProductsHead, ProductsOptions
-from vinets.heads.sizes import SizeOptions
+from vinets.heads.vanishing import SizeOptions
 from vinets.latent.collect import Latents
 from vinets.latent.reader import classifier_of, sees_negative
 from vinets.models.facts import example_inputs
@@ -83,9 +81,7 @@ class SimKDHead(Head):
         self.seen: Tensor | None = None
 
     @classmethod
-    def make(
-        cls, latents: Latents, options: SimKDOptions, seed: int, progress: Progress | None
-    ) -> Self:
+    def make(cls, latents: Latents, options: SimKDOptions, seed: int) -> Self:
         example = example_inputs(latents.record.inputs, 2, device_of(latents.uncut))
         classifier = classifier_of(latents.uncut, example)
         features, classes = classifier.in_features, classifier.out_features

@@ -20,8 +20,15 @@ from torch.nn import functional as F
 from vinets.core.checks import optional_positive_int
 from vinets.heads import fused
 from vinets.heads.base import Head
-from vinets.heads.maps import HeadMaps, LinearMap
-from vinets.heads.pieces import by_parts, folded_linear, in_use, parameter_count, traced
+from vinets.heads.pieces import (
+    HeadMaps,
+    LinearMap,
+    by_parts,
+    folded_linear,
+    in_use,
+    parameter_count,
+    traced,
+)
 from vinets.heads.polynomial_layer import batch_moments
 
 
@@ -40,35 +47,34 @@ class SpatialPatterns(nn.Module):
         self.weight = nn.Parameter(weight)  # (R, N)
 
     def forward(self, y: Tensor) -> Tensor:
-        # not matmul, which would transpose the values to make it one product
+        # This is no matmul, which would transpose the values to make it one product.
         patterns = self.patterns.to(y).expand(y.shape[0], -1, -1)
         return (torch.bmm(patterns, y) * self.weight).sum(1)
 
     def of_rows(self, y: Tensor) -> Tensor:
-        """The same sums of values (B, N, P), which may change, without gradients."""
+        """Return the same sums of values (B, N, P), which may change, without gradients."""
         if len(y) == 1 or (y.is_cuda and not traced()):
             return ((y @ self.patterns.mT) * self.weight.mT).sum(-1)
-        # few passes over the values; a compiler makes one of them, and of what made the values
+        # These are few passes over the values; a compiler joins them with what made the values.
         return y.mul_(self.weight.mT @ self.patterns).sum(-1)
 
     def matrix(self) -> Tensor:
-        """The weight of every unit at every position, (P, N)."""
+        """Return the weight of every unit at every position, (P, N)."""
         return self.patterns.mT @ self.weight
 
 
 def _frequencies(positions: int, rank: int) -> Tensor:
-    """The ``rank`` lowest cosines on the positions, each of mean square one, (R, P)."""
+    """Return the ``rank`` lowest cosines on the positions, each of mean square one, (R, P)."""
     side = math.isqrt(positions)
-    rows, columns = (side, side) if side * side == positions else (1, positions)
-    waves = [_cosines(length) for length in (rows, columns)]
-    order = sorted((i * i + j * j, i, j) for i in range(rows) for j in range(columns))[:rank]
-    return torch.stack([torch.outer(waves[0][i], waves[1][j]).flatten() for _, i, j in order])
-
-
-def _cosines(length: int) -> Tensor:
-    steps = torch.arange(length)
-    waves = torch.cos(math.pi / length * torch.outer(steps, steps + 0.5))
-    return waves / waves.square().mean(1, keepdim=True).sqrt()
+    lengths = (side, side) if side * side == positions else (1, positions)
+    waves = []
+    for length in lengths:
+        steps = torch.arange(length)
+        wave = torch.cos(math.pi / length * torch.outer(steps, steps + 0.5))
+        waves.append(wave / wave.square().mean(1, keepdim=True).sqrt())
+    places = ((i, j) for i in range(lengths[0]) for j in range(lengths[1]))
+    lowest = sorted((i * i + j * j, i, j) for i, j in places)[:rank]
+    return torch.stack([torch.outer(waves[0][i], waves[1][j]).flatten() for _, i, j in lowest])
 
 
 class NormalizedForms(nn.Module):
@@ -106,31 +112,29 @@ class NormalizedForms(nn.Module):
         return F.linear(h, *self.affine(h))
 
     def affine(self, h: Tensor) -> tuple[Tensor, Tensor]:
-        """Weight (M, C) and bias (M,) of the normalised forms of a batch ``h``."""
-        # in full precision, for the variance is a difference of two sums
+        """Return weight (M, C) and bias (M,) of the normalised forms of a batch ``h``."""
+        # This is in full precision, because the variance is a difference of two sums.
         with torch.autocast(h.device.type, enabled=False):
             mean, covariance = self.mean, self.covariance
             if self.training:
                 rows = h.reshape(-1, h.shape[-1]).to(self.weight.dtype)
                 mean, covariance = batch_moments(rows)
-                self._remember(mean.detach(), covariance.detach(), len(rows))
+                with torch.no_grad():
+                    unbiased = covariance * (len(rows) / max(1, len(rows) - 1))
+                    self.mean.lerp_(mean, self.momentum)
+                    self.covariance.lerp_(unbiased, self.momentum)
             return self._affine(mean, covariance)
 
     def _affine(self, mean: Tensor, covariance: Tensor) -> tuple[Tensor, Tensor]:
-        """The forms that channels of these moments make of mean 0 and variance 1, times a gain."""
+        """Return the forms that have mean 0 and the gain for deviation at these moments."""
         scaled = self.weight * (covariance.diagonal() + self.eps).rsqrt()
         variance = ((scaled @ covariance) * scaled).sum(1)
         weight = scaled * (self.gain * (variance + self.eps).rsqrt())[:, None]
         return weight, self.bias - weight @ mean
 
     @torch.no_grad()
-    def _remember(self, mean: Tensor, covariance: Tensor, count: int) -> None:
-        self.mean.lerp_(mean, self.momentum)
-        self.covariance.lerp_(covariance * (count / max(1, count - 1)), self.momentum)
-
-    @torch.no_grad()
     def folded(self) -> nn.Linear:
-        """A linear layer with the same outputs in eval mode."""
+        """Return a linear layer with the same outputs in eval mode."""
         exact = copy.deepcopy(self).double()
         weight, bias = exact._affine(exact.mean, exact.covariance)
         count, channels = self.weight.shape
@@ -144,7 +148,7 @@ class NormalizedForms(nn.Module):
 class UnitsHead(Head):
     """Affine forms of the channels, units of them, sums over the positions, a linear layer.
 
-    While training, forms and sums are batch-normalised; a folded head has none of it.
+    While training, forms and sums are batch-normalised; a folded head has no normalisation.
 
     Parameters
     ----------
@@ -186,18 +190,18 @@ class UnitsHead(Head):
 
     @abstractmethod
     def units(self, forms: Tensor) -> Tensor:
-        """Units (B, P, N) of forms (B, P, factors N)."""
+        """Compute units (B, P, N) of forms (B, P, factors N)."""
 
     @abstractmethod
     def units_of_rows(self, forms: Tensor) -> Tensor:
-        """The same of forms (B, factors N, P), which may change, without gradients."""
+        """Compute the same of forms (B, factors N, P), which may change, without gradients."""
 
     def forward(self, latents: Tensor) -> Tensor:
         h, forms = latents.mT, self.forms
         if isinstance(forms, nn.Linear) and in_use():
             return self.linear(self._in_use(latents, forms))
         if isinstance(forms, NormalizedForms):
-            h = h.contiguous()  # once, for statistics and products
+            h = h.contiguous()  # once for statistics and products
             weight, bias = forms.affine(h)
         else:
             weight, bias = forms.weight, forms.bias
@@ -209,12 +213,12 @@ class UnitsHead(Head):
         return self.linear(y if self.norm is None else self.norm(y))
 
     def _in_use(self, latents: Tensor, forms: nn.Linear) -> Tensor:
-        """Sums (B, N) for inference: channels stay first, and values are changed in place."""
+        """Return sums (B, N) for inference: channels stay first, and values change in place."""
         if self.rectified is not None and fused.usable(latents, forms.weight):
             spatial = self.spatial.patterns, self.spatial.weight
             return fused.sums(latents, forms.weight, forms.bias, *spatial, relu=self.rectified)
         if latents.is_cuda and not traced() and latents.mT.is_contiguous():
-            # channels are last: one product adds the bias, which baddbmm copies to all images first
+            # Channels are last: one product adds the bias, which baddbmm would copy to all images.
             return self.spatial(self.units(forms(latents.mT)))
         weight, bias = forms.weight, forms.bias[:, None]
 
@@ -241,7 +245,7 @@ class UnitsHead(Head):
 
     @property
     def lipschitz(self) -> float:
-        """Of a unit in its forms."""
+        """The Lipschitz constant of a unit in its forms."""
         return 1.0
 
     def maps(self, shape: tuple[int, int]) -> HeadMaps:
@@ -267,7 +271,7 @@ def rank_of(shape: tuple[int, int], wanted: int | None) -> int:
 
 
 def fitting(shape: tuple[int, int], classes: int, rank: int, factors: int, parameters: int) -> int:
-    """How many units fit into a folded head of at most ``parameters``; at least one."""
+    """Count the units that fit into a folded head of at most ``parameters``; at least one."""
     each = factors * (shape[0] + 1) + rank + classes
     count = max(1, (parameters - rank * shape[1] - classes) // each)
     # Products of matrices are faster where rows begin at multiples of 16 bytes; of many units, a

@@ -10,6 +10,7 @@ import copy
 import math
 import time
 import warnings
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -25,12 +26,10 @@ from vinets.core.options import choice, count, flag, option, optional, share, wh
 from vinets.core.plain import changes
 from vinets.core.progress import Progress
 from vinets.core.settings import IdealOptions
-from vinets.heads.base import HeadOptions, plain_facts
+from vinets.heads.base import Head, HeadOptions, build_like, plain_facts
 from vinets.heads.block_layer import BlockPolynomialLayer
-from vinets.heads.class_sizes import class_means, measure_vanishing
-from vinets.heads.facts import BuildFacts, Pictures
-from vinets.heads.maps import HeadMaps, LinearMap
-from vinets.heads.pieces import LinearPath, TrainedTail
+from vinets.heads.facts import Pictures, class_means, measure_vanishing
+from vinets.heads.pieces import HeadMaps, LinearMap, LinearPath, TrainedTail
 from vinets.heads.polynomial import PolynomialHead
 from vinets.heads.polynomial_layer import PolynomialLayer
 from vinets.latent.collect import Latents
@@ -45,14 +44,14 @@ if TYPE_CHECKING:
     from vinets.ideals.pruning import PrunedIdeals, PruningScores
 
 ORDERS = ("tanh-pca", "pca-tanh")
-MAX_POLYNOMIALS = 150_000  # polynomials of a head; those beyond it are pruned
+MAX_POLYNOMIALS = 150_000  # polynomials of a head; the best of every class stay
 
 # --- options ----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class GeneratorOptions(IdealOptions, HeadOptions):
-    """How generators of class ideals are found, and which of them stay."""
+    """Options of heads of generators: how they are found, and which of them stay."""
 
     panel: ClassVar[str] = "Head"
     normalization: str | None = option(
@@ -81,10 +80,14 @@ class GeneratorOptions(IdealOptions, HeadOptions):
         """Return the algorithm that finds the generators, not fitted."""
         from vinets.ideals.choose import make_ideal
 
-        given = self
+        options = self
         if self.algorithm.lower() != "abm" and self.normalization == "leading":
-            given = replace(self, normalization=None)  # the rule is an option of ABM alone
-        return make_ideal(given, max_degree=self.max_degree)
+            options = replace(self, normalization=None)  # the rule is an option of ABM alone
+        return make_ideal(options, max_degree=self.max_degree)
+
+    def for_classes(self, classes: int) -> Self:
+        """Return the options with what was left open chosen."""
+        return self
 
     def check(self, owner: str) -> None:
         super().check(owner)
@@ -101,7 +104,99 @@ class VanishingOptions(GeneratorOptions):
     scale: str = option("unit", choice("unit", "none"), "Components have unit variance, or theirs.")
 
 
+@dataclass(frozen=True)
+class BaselineOptions(HeadOptions):
+    """Options of baselines that stand next to a vanishing head: those of that head."""
+
+    like: VanishingOptions = VanishingOptions()
+
+
+@dataclass(frozen=True)
+class SizeOptions(HeadOptions):
+    """A number of parameters, or the options of a head that has as many."""
+
+    parameters: int | None = option(
+        None,
+        optional(whole()),
+        "Parameters that the head may store, at most.",
+        shown="as many as the VI-Net",
+    )
+    like: HeadOptions = VanishingOptions()
+
+    def size(self, latents: Latents, seed: int) -> int:
+        """Return how many parameters the folded head may store.
+
+        Without a number, these are as many as the other head is to have, or else as many as it has.
+        """
+        asked = self.parameters or getattr(self.like, "parameters", None)
+        if asked is not None:
+            return int(asked)
+        return sum(build_like(latents, self.like, seed).folded().parts().values())
+
+
 # --- the head ---------------------------------------------------------------------------------
+
+
+class GeneratorHead(PolynomialHead):
+    """Base of heads whose polynomials are generators of class ideals."""
+
+    from_ideals = True
+
+    @classmethod
+    @abstractmethod
+    def find_variables(cls, latents: Latents, options: Any, seed: int) -> Variables:
+        """Find the variables of the polynomials, once for heads of equal options."""
+
+    @classmethod
+    @abstractmethod
+    def shape_of(cls, latents: Latents, options: Any) -> dict[str, Any]:
+        """Return the arguments of the class that are not those of every head of polynomials."""
+
+    @classmethod
+    def build(
+        cls,
+        latents: Latents,
+        options: Any = None,
+        seed: int = 0,
+        progress: Progress | None = None,
+    ) -> Head:
+        options = (options or cls.Options()).for_classes(latents.n_classes)
+        # The latents keep the generators for make().
+        variables = cls.find_variables(latents, options, seed)
+        find_generators(latents, variables, options, seed, progress)
+        return super().build(latents, options, seed)
+
+    @classmethod
+    def make(cls, latents: Latents, options: Any, seed: int) -> Self:
+        variables = cls.find_variables(latents, options, seed)
+        generators = find_generators(latents, variables, options, seed)
+        begin = time.perf_counter()
+        # Points of the fits and of the scores standardise the monomials.
+        masks = (mask.to(variables.points.device) for mask in (latents.fit, latents.check))
+        points = torch.cat([variables.points[mask] for mask in masks])
+        pruned = make_layer(generators, points, options, local=cls.local)
+        projection, layer = copy.deepcopy(variables.projection), pruned.layer
+        if projection is not None:
+            projection.requires_grad_(options.train_projection)  # in this head alone
+            if isinstance(layer, PolynomialLayer) and cls.local:
+                layer = layer.behind_channels(latents.shape[0], seed)
+        made: Any = cls
+        head: Self = made(
+            variables.rescale,
+            projection,
+            layer,
+            latents.n_classes,
+            path=linear_path(latents, options.linear_path),
+            **cls.shape_of(latents, options),
+        )
+        facts = generator_facts(latents, variables, generators, pruned, options)
+        seconds = {
+            "latents": latents.seconds,
+            "projection": variables.seconds,
+            "polynomials": generators.seconds + time.perf_counter() - begin,
+        }
+        head.facts = plain_facts(head, latents, begin, seconds=seconds, **facts)
+        return head
 
 
 class GlobalPolynomials(PolynomialHead):
@@ -109,8 +204,6 @@ class GlobalPolynomials(PolynomialHead):
 
     Parameters
     ----------
-    rescale : Rescale
-        The map z -> tanh((z - mean) / std).
     projection : Projection
         From latents to the ``n`` variables of the ``N`` polynomials.
     order : {"tanh-pca", "pca-tanh"}, default="tanh-pca"
@@ -142,7 +235,7 @@ class GlobalPolynomials(PolynomialHead):
         return {"order": self.order}
 
     def variables(self, latents: Tensor) -> Tensor:
-        """What the polynomials are evaluated at, (B, n)."""
+        """Return what the polynomials are evaluated at, (B, n)."""
         return components(latents, self.rescale, self.projection, self.order)
 
     def split(self) -> tuple[Callable[[Tensor], Tensor], nn.Module] | None:
@@ -156,11 +249,10 @@ class GlobalPolynomials(PolynomialHead):
         return self.maps_between(before, self.linear.weight, reach)
 
 
-class VanishingHead(GlobalPolynomials):
+class VanishingHead(GeneratorHead, GlobalPolynomials):
     """The paper's head: its polynomials vanish on the classes."""
 
     kind, label = "vanishing", "VI-Net"
-    from_ideals = True
     Options = VanishingOptions
     rivals = ("linear", "pooled", "mlp", "random", "same-degrees", "components")
     # The weight keeps polynomials vanishing, which costs no accuracy: see the experiment fig-kept.
@@ -170,30 +262,16 @@ class VanishingHead(GlobalPolynomials):
     }
 
     @classmethod
-    def make(
-        cls, latents: Latents, options: VanishingOptions, seed: int, progress: Progress | None
-    ) -> Self:
-        variables = find_components(latents, options, seed)
-        generators = find_generators(latents, variables, options, seed, progress)
-        begin = time.perf_counter()
-        made = make_layer(generators, scaling_points(latents, variables), options)
-        projection = copy.deepcopy(variables.projection)  # another head may train it
-        assert projection is not None  # the variables are components
-        head = cls(
-            variables.rescale,
-            projection,
-            made.layer,
-            latents.n_classes,
-            order=options.order,
-            path=linear_path(latents, options.linear_path),
-        )
-        projection.requires_grad_(options.train_projection)
-        head.facts = generator_facts(head, latents, variables, generators, made, options, begin)
-        return head
+    def find_variables(cls, latents: Latents, options: VanishingOptions, seed: int) -> Variables:
+        return find_components(latents, options, seed)
+
+    @classmethod
+    def shape_of(cls, latents: Latents, options: VanishingOptions) -> dict[str, Any]:
+        return {"order": options.order}
 
 
 def components(latents: Tensor, rescale: Rescale, projection: Projection, order: str) -> Tensor:
-    """Latents (B, C, P), rescaled and projected in one of the two orders, (B, n)."""
+    """Rescale and project latents (B, C, P) in one of the two orders, (B, n)."""
     z = latents.flatten(1)
     return projection(rescale(z)) if order == "tanh-pca" else rescale(projection(z))
 
@@ -201,7 +279,7 @@ def components(latents: Tensor, rescale: Rescale, projection: Projection, order:
 def component_maps(
     rescale: Rescale, projection: Projection, order: str, size: int
 ) -> tuple[tuple[LinearMap, ...], float]:
-    """The maps of :func:`components` on latents of ``size`` values, and a bound on the results."""
+    """Return the maps of :func:`components` on ``size`` values, and a bound on the results."""
     weight, gain = projection.weight, (1 / rescale.std).flatten()
     bound = 1.0 if rescale.squash else math.inf
     if order == "pca-tanh":  # nothing stands between the two, so they are one map
@@ -216,7 +294,7 @@ def component_maps(
 
 @dataclass(frozen=True, eq=False)
 class Variables:
-    """Points in the variables of the polynomials, and the layers that make them."""
+    """Points in the variables of polynomials, and the layers that make them of latents."""
 
     rescale: Rescale  # z -> tanh((z - mean) / std)
     projection: Projection | None  # None where the channels themselves are the variables
@@ -228,35 +306,32 @@ class Variables:
 
 def find_components(latents: Latents, options: VanishingOptions, seed: int = 0) -> Variables:
     """Rescale and project the flattened map, in one of the two orders."""
-    key = options.components, options.order, options.scale, options.pca, seed
-    return latents.once("variables", key, lambda: _components_of(latents, options, seed))
-
-
-@torch.no_grad()
-def _components_of(latents: Latents, options: VanishingOptions, seed: int) -> Variables:
-    begin = time.perf_counter()
-    channels, positions = latents.shape
 
     def flat() -> Iterator[Tensor]:
         for values, _ in latents.store.chunks():
             yield values.flatten(1)
 
-    n = options.components or channels * positions
-    if options.order == "tanh-pca":
-        rescale = Rescale.fit(flat())
-        projection, explained = project(
-            lambda: map(rescale, flat()), n, options.pca, options.scale, seed
-        )
-        points = torch.cat([projection(rescale(z)) for z in flat()])
-    else:
-        projection, explained = project(flat, n, options.pca, options.scale, seed)
-        n = len(projection.bias)
-        # The components have mean zero and, by default, unit variance already.
-        rescale = Rescale(torch.zeros(n), torch.ones(n)).to(projection.weight.device)
-        points = torch.cat([rescale(projection(z)) for z in flat()])
-    labels = latents.store.labels.to(points.device)
-    seconds = time.perf_counter() - begin
-    return Variables(rescale, projection, points.detach(), labels, explained, seconds)
+    @torch.no_grad()
+    def find() -> Variables:
+        begin = time.perf_counter()
+        n = options.components or latents.shape[0] * latents.shape[1]
+        how = n, options.pca, options.scale, seed
+        if options.order == "tanh-pca":
+            rescale = Rescale.fit(flat())
+            projection, explained = project(lambda: map(rescale, flat()), *how)
+        else:
+            projection, explained = project(flat, *how)
+            n = len(projection.bias)
+            # The components have mean zero and, by default, unit variance already.
+            rescale = Rescale(torch.zeros(n), torch.ones(n)).to(projection.weight.device)
+        inputs = rescale, projection, options.order
+        points = torch.cat([components(z, *inputs) for z in flat()])
+        labels = latents.store.labels.to(points.device)
+        seconds = time.perf_counter() - begin
+        return Variables(rescale, projection, points.detach(), labels, explained, seconds)
+
+    key = options.components, options.order, options.scale, options.pca, seed
+    return latents.once("variables", key, find)
 
 
 def project(
@@ -265,12 +340,6 @@ def project(
     """Find principal components, and the share of the variance that they keep."""
     pca = fit_pca(chunks, n, method=method, seed=seed, at_most=True)
     return Projection.from_pca(pca, scale, trainable=False), float(pca.explained.sum())
-
-
-def scaling_points(latents: Latents, variables: Variables) -> Tensor:
-    """Return the points (m, n) that standardise monomials: those of the fits and the scores."""
-    masks = (mask.to(variables.points.device) for mask in (latents.fit, latents.check))
-    return torch.cat([variables.points[mask] for mask in masks])
 
 
 # --- generators -------------------------------------------------------------------------------
@@ -295,14 +364,14 @@ def find_generators(
 ) -> ClassGenerators:
     """Fit one ideal per class, and score its generators on other points.
 
-    What is found is kept for the next head whose options differ in pruning alone.
+    The latents keep them for the next head whose options differ in pruning alone.
     """
     same: dict[str, Any] = {"keep": 1, "monomials": None, "sparse": False, "linear_path": 0}
     key = replace(options, train_projection=False, **same), seed
-    masks = latents.fit, latents.check
 
     def find() -> ClassGenerators:
-        return score_generators(variables, *masks, options.ideal(), options.score, progress)
+        how = latents.fit, latents.check, options.ideal(), options.score, progress
+        return score_generators(variables, *how)
 
     return latents.once("generators", key, find)
 
@@ -315,10 +384,7 @@ def score_generators(
     kind: str = "separation",
     progress: Progress | None = None,
 ) -> ClassGenerators:
-    """Fit one ideal per class to the points of a mask, and score its generators on another.
-
-    The masks ``fit`` and ``check`` are of shape (m,); ``progress`` hears of the fits.
-    """
+    """Fit one ideal per class to the points of a mask (m,), and score its generators on another."""
     from vinets.ideals.pruning import as_polynomials, score
 
     points, labels = variables.points, variables.labels
@@ -344,7 +410,7 @@ def timed_ideals(
     clock.wait()  # so that earlier work of the device does not count
     begin = clock.mark()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", NoGeneratorsWarning)  # the caller says so
+        warnings.simplefilter("ignore", NoGeneratorsWarning)  # the caller raises an error
         # Points on a CPU stay there, because somebody has chosen it.
         device = "auto" if points.is_cuda else None
         ideals = fit_class_ideals(points, labels, ideal, device=device, progress=progress)
@@ -359,7 +425,6 @@ class PrunedLayer:
 
     layer: PolynomialLayer | BlockPolynomialLayer
     pruned: PrunedIdeals
-    owners: Tensor
     capped: bool
 
 
@@ -380,31 +445,22 @@ def make_layer(
     if capped:  # the best of every class, as many as there is room for
         keep = MAX_POLYNOMIALS // classes
     pruned = prune(generators.ideals, generators.scores, keep)
-    if not local and options.monomials is None and _blocks_are_smaller(pruned):
-        block = BlockPolynomialLayer.from_polynomials(pruned.polynomials, points)
-        owners = torch.repeat_interleave(torch.tensor(block.counts))
-        return PrunedLayer(block, pruned, owners, capped)
+    if not local and options.monomials is None:
+        sets = [p.compact() for p in pruned.polynomials]
+        own = sum(len(p) * (len(p.terms) + 1) for p in sets)
+        # Blocks are there for every class, or for none.
+        if min(map(len, sets)) > 0 and own < len(pruned) * count_monomials(sets):
+            blocks = BlockPolynomialLayer.from_polynomials(pruned.polynomials, points)
+            return PrunedLayer(blocks, pruned, capped)
     shared = SharedPolynomials.of(pruned.polynomials)
     if options.monomials is not None and options.monomials < len(shared.terms):
         # Coefficients weigh by how much their monomials vary.
         _, spread = term_moments(shared.terms, points)
         shared = shared.restrict(options.monomials, spread)
-    layer = PolynomialLayer.from_polynomials(
-        shared,
-        term_moments(shared.terms, points),
-        classes=classes,
-        sparse=options.sparse,
-        normalized=local,
-    )
-    return PrunedLayer(layer, pruned, shared.owners, capped)
-
-
-def _blocks_are_smaller(pruned: PrunedIdeals) -> bool:
-    sets = [p.compact() for p in pruned.polynomials]
-    if min(map(len, sets)) == 0:  # a block for every class, or none
-        return False
-    own = sum(len(p) * (len(p.terms) + 1) for p in sets)
-    return own < len(pruned) * count_monomials(sets)
+    moments = term_moments(shared.terms, points)
+    form = {"sparse": options.sparse, "normalized": local}
+    layer = PolynomialLayer.from_polynomials(shared, moments, classes=classes, **form)
+    return PrunedLayer(layer, pruned, capped)
 
 
 def linear_path(latents: Latents, width: int) -> LinearPath | None:
@@ -420,48 +476,38 @@ def linear_path(latents: Latents, width: int) -> LinearPath | None:
 
 
 def generator_facts(
-    head: PolynomialHead,
     latents: Latents,
     variables: Variables,
     generators: ClassGenerators,
-    made: PrunedLayer,
+    pruned: PrunedLayer,
     options: GeneratorOptions,
-    begin: float,
-) -> BuildFacts:
-    """Return how a head of generators was built; ``begin`` is when its layer was begun."""
+) -> dict[str, Any]:
+    """Return the facts about generators, before and after pruning, as fields of BuildFacts."""
     points, labels = variables.points, variables.labels
-    layer = made.layer.to(points.device)
+    layer = pruned.layer.to(points.device)
     terms = layer.monomials.terms
     fit = latents.fit.to(points.device)
     means, _, _ = class_means(layer, [(points, labels)])
-    vanishing = measure_vanishing(layer, [(points[fit], labels[fit])], options.psi)
     blocks = [layer.weight] if isinstance(layer, PolynomialLayer) else list(layer.blocks)
-    found = made.pruned.n_generators
-    return plain_facts(
-        head,
-        latents,
-        begin,
-        explained_variance=variables.explained,
-        generators_found=found,
-        generators_kept=len(layer.bias),
-        monomials_found=generators.monomials,
-        monomials_kept=len(terms),
-        coefficients_found=found * generators.monomials,
-        coefficients_kept=sum(block.numel() for block in blocks),
-        degrees={int(d): int((terms.degrees == d).sum()) for d in np.unique(terms.degrees)},
-        capped=made.capped,
-        vanishing=vanishing,
-        seconds={
-            "latents": latents.seconds,
-            "projection": variables.seconds,
-            "polynomials": generators.seconds + time.perf_counter() - begin,
-        },
-        pictures=Pictures(
+    found = pruned.pruned.n_generators
+    assert layer.owners is not None  # it is a layer of generators
+    return {
+        "explained_variance": variables.explained,
+        "generators_found": found,
+        "generators_kept": len(layer.bias),
+        "monomials_found": generators.monomials,
+        "monomials_kept": len(terms),
+        "coefficients_found": found * generators.monomials,
+        "coefficients_kept": sum(block.numel() for block in blocks),
+        "degrees": {int(d): int((terms.degrees == d).sum()) for d in np.unique(terms.degrees)},
+        "capped": pruned.capped,
+        "vanishing": measure_vanishing(layer, [(points[fit], labels[fit])], options.psi),
+        "pictures": Pictures(
             points.cpu().double().numpy(),
             labels.cpu().numpy(),
             means.cpu().numpy(),
-            made.owners.numpy(),
+            layer.owners.cpu().numpy(),
             generators.scores.values,
-            made.pruned.scores,
+            pruned.pruned.scores,
         ),
-    )
+    }

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from statistics import fmean, stdev
 
-from vinets.heads.class_sizes import Vanishing
-from vinets.heads.facts import BuildFacts
+from vinets.heads.facts import BuildFacts, Vanishing
 from vinets.measure.level import over_images
 from vinets.report.formats import number
 from vinets.report.values import Column, Row, Table, Value

@@ -10,7 +10,7 @@ from vinets.core.checks import parameter_error
 from vinets.core.device import call, device_of, evaluating
 from vinets.data.source import choose_per_class
 from vinets.data.sources import as_source
-from vinets.heads.distance_fit import choose_space, fit_distances, spaces, try_spaces
+from vinets.heads.class_distances import choose_space, fit_distances, spaces, try_spaces
 from vinets.networks.network import CutNetwork
 
 BATCH = 256

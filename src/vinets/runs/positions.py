@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from vinets.data import ImageSource, Preprocessing, Source
-from vinets.heads.gradients import integrated_gradients
+from vinets.heads.pieces import integrated_gradients
 from vinets.latent.reader import LatentReader
 from vinets.networks.network import CutNetwork
 

@@ -16,7 +16,7 @@ from vinets.core.device import call, evaluating
 from vinets.core.plain import as_plain
 from vinets.core.progress import Notes
 from vinets.heads import HEADS, Head, LastLayer, PolynomialHead, VanishingOptions
-from vinets.heads.class_sizes import Vanishing, class_means, measure_vanishing
+from vinets.heads.facts import Vanishing, class_means, measure_vanishing
 from vinets.heads.pieces import TrainedTail
 from vinets.heads.vanishing import find_components, find_generators
 from vinets.ideals.pruning import as_polynomials, prune

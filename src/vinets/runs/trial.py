@@ -19,7 +19,7 @@ from vinets.core.options import gather
 from vinets.core.plain import changes, from_plain
 from vinets.core.settings import LatentOptions, SampleOptions, SpeedOptions, TrainingOptions
 from vinets.heads import HEADS, BuildFacts, HeadOptions
-from vinets.heads.class_sizes import Vanishing
+from vinets.heads.facts import Vanishing
 from vinets.runs.comparison import Speed
 from vinets.training.history import History
 

@@ -12,15 +12,15 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from vinets.heads.distance_fit import (
+from vinets.heads.class_distances import (
     Space,
+    calibrate,
     choose_space,
     fit_distances,
     held_out,
     spaces,
     try_spaces,
 )
-from vinets.heads.ridge import calibrate
 
 
 class ChristoffelClassifier(ClassifierMixin, BaseEstimator):
@@ -29,8 +29,8 @@ class ChristoffelClassifier(ClassifierMixin, BaseEstimator):
     Parameters
     ----------
     space : Space or None, default=None
-        Monomials and regularisation; None chooses among ``vinets.heads.distance_fit.spaces()`` by
-        cross-validated likelihood.
+        Monomials and regularisation; None chooses among
+        ``vinets.heads.class_distances.spaces()`` by cross-validated likelihood.
     folds : int, default=3
         Folds of cross-validation, which also finds the temperature and the biases of the logits.
     seed : int, default=0

@@ -27,8 +27,14 @@ from vinets.core.progress import Progress, Silent
 from vinets.data import DataSplit, ImageSource, Preprocessing, Source, load_data
 from vinets.data.source import choose_per_class
 from vinets.data.synthetic import noise, textures
-from vinets.heads.class_distances import ClassDistances
-from vinets.heads.distance_fit import Space, choose_space, fit_distances, spaces, try_spaces
+from vinets.heads.class_distances import (
+    ClassDistances,
+    Space,
+    choose_space,
+    fit_distances,
+    spaces,
+    try_spaces,
+)
 from vinets.latent.cut import cut_points
 from vinets.latent.reader import classifier_of
 from vinets.networks.network import CutNetwork
@@ -112,7 +118,7 @@ def fit_layer_score(
         Examples of the same classes that the network was not trained on. Layer by layer the space
         is chosen in which their classes are likeliest; values are standardised on them, too.
     candidates : sequence of Space or None
-        The spaces; None is :func:`vinets.heads.distance_fit.spaces`.
+        The spaces; None is :func:`vinets.heads.class_distances.spaces`.
     """
     labels, truth = labels_of(train), labels_of(held)
     classes = int(labels.max()) + 1

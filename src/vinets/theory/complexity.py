@@ -3,7 +3,7 @@ r"""Spectral complexity of whole networks: plain ones, and a backbone with a hea
 The layers of a plain network are read by :mod:`vinets.theory.layers`, which states the rule for
 residual blocks.
 
-A head says itself which linear maps it consists of; see :mod:`vinets.heads.maps`. Polynomials
+A head says itself which linear maps it consists of; see :class:`vinets.heads.HeadMaps`. Polynomials
 between them are :math:`W_M` with the InEx activation and :math:`W_C` with the absolute value. The
 paper counts these and :math:`W_F` only; rescaling and projection are there as well, so they count.
 

@@ -5,20 +5,64 @@ import pytest
 import torch
 from sklearn.datasets import load_digits
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
-from sklearn.linear_model import RidgeClassifier
 
 from vinets import ChristoffelClassifier
-from vinets.heads.distance_fit import (
-    Moments,
+from vinets.heads import DistanceHead
+from vinets.heads.class_distances import (
+    ClassDistances,
+    ClassMoments,
     Space,
+    calibrate,
     choose_space,
     fit_distances,
     fold_of,
     held_out,
+    products_of,
     spaces,
     try_spaces,
 )
-from vinets.heads.ridge import calibrate, fit_ridge
+from vinets.testing.heads import HeadContract
+
+
+def drawn(features: int = 6, classes: int = 3, shared: bool = False) -> ClassDistances:
+    made = ClassDistances(features, products_of(3, 2, 2), classes, shared=shared)
+    for name, buffer in made.named_buffers():
+        if buffer.is_floating_point():
+            buffer.copy_(0.5 * torch.randn(buffer.shape))
+            assert name
+    return made
+
+
+class TestDistances(HeadContract):
+    def make(self) -> DistanceHead:
+        return DistanceHead(drawn())
+
+
+class TestSharedDistances(HeadContract):
+    def make(self) -> DistanceHead:
+        return DistanceHead(drawn(shared=True))
+
+
+def test_logits_are_logarithms_of_distances():
+    torch.manual_seed(0)
+    head = DistanceHead(drawn()).double()
+    latents = torch.randn(5, 6, 4, dtype=torch.float64)
+    with torch.no_grad():
+        head.temperature.fill_(2.0)
+        head.bias.copy_(torch.tensor([1.0, 0.0, -1.0]))
+    expected = head.bias - 2 * head.distance(latents).log()
+    torch.testing.assert_close(head(latents), expected)
+
+
+def test_distances_are_sums_of_squared_polynomials():
+    torch.manual_seed(0)
+    one = drawn().double()
+    features = torch.randn(4, 6, dtype=torch.float64)
+    z = torch.tanh(features @ one.weight.mT + one.bias)
+    v = torch.cat([z, z[:, :1] ** 2, z[:, :1] * z[:, 1:2], z[:, 1:2] ** 2], 1)
+    for k in range(3):
+        polynomials = v @ one.forms[k].mT + one.offsets[k]
+        torch.testing.assert_close(one(features)[:, k], 1 + polynomials.square().sum(1))
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +85,7 @@ def test_forms_give_the_sum_over_eigenvectors():
     # K = 1 + sum of p_i^2 / (lambda_i + epsilon), as the documentation says
     torch.manual_seed(0)
     values, labels = torch.randn(60, 5, dtype=torch.float64), torch.arange(3).repeat(20)
-    moments = Moments.of(values, labels, 3)
+    moments = ClassMoments.of(values, labels, 3)
     forms, offsets = moments.forms(0.0, 0.1)
     new = torch.randn(7, 5, dtype=torch.float64)
     for k in range(3):
@@ -120,28 +164,6 @@ def test_folds_are_even_and_every_class_is_in_each():
     parts = fold_of(labels, 3, seed=0)
     for k in range(4):
         assert parts[labels == k].bincount().tolist() == [3, 3, 3]
-
-
-def test_ridge_is_that_of_scikit_learn(digits):
-    X, y = digits
-    unit = float((X - X.mean(0)).square().sum() / X.shape[1])
-    found = fit_ridge(X, y, 10, penalties=[0.01])
-    theirs = RidgeClassifier(alpha=0.01 * unit).fit(X.numpy(), y.numpy())
-    expected = torch.from_numpy(theirs.decision_function(X.numpy()))
-    torch.testing.assert_close(found(X), expected)
-
-
-def test_ridge_is_the_same_from_either_gram_matrix():
-    torch.manual_seed(0)
-    X, y = torch.randn(12, 30, dtype=torch.float64), torch.arange(3).repeat(4)
-    wide = fit_ridge(X, y, 3, penalties=[0.1])
-    # as many zeros as it takes to have more points than features change no product
-    weight = torch.linalg.solve(
-        (X - X.mean(0)).mT @ (X - X.mean(0))
-        + 0.1 * (X - X.mean(0)).square().sum() / 30 * torch.eye(30, dtype=torch.float64),
-        (X - X.mean(0)).mT @ (torch.nn.functional.one_hot(y, 3).double() * 2),
-    )
-    torch.testing.assert_close(wide.weight, weight.mT)
 
 
 def test_calibration_finds_the_temperature_that_made_the_labels():
