@@ -41,8 +41,7 @@ from vinets.report.html import html
 from vinets.runs.store import Store
 from vinets.search.budget import Cost
 from vinets.search.cost import CostTable
-from vinets.training.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
-from vinets.training.history import Epoch
+from vinets.training.checkpoint import Checkpoint, Epoch, read_checkpoint, write_checkpoint
 
 SMALL = {"components": 4, "keep": 2, "monomials": 8, "progress": None}
 
