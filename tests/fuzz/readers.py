@@ -43,8 +43,7 @@ from vinets.report.html import html
 from vinets.runs.store import Store
 from vinets.search.budget import Cost
 from vinets.search.cost import CostTable
-from vinets.training.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
-from vinets.training.history import Epoch
+from vinets.training.checkpoint import Checkpoint, Epoch, read_checkpoint, write_checkpoint
 
 COMMITTED = Path(__file__).parents[2] / "benchmarks" / "results" / "paper"  # good files, too
 

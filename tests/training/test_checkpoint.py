@@ -1,24 +1,36 @@
+"""Histories and checkpoints: a training goes on as if nothing had been, or is refused."""
+
 from __future__ import annotations
 
 import copy
+import json
 from dataclasses import replace
 
 import pytest
 import torch
 
 from vinets.algebra.storage import read_tensors, write_tensors
+from vinets.core.plain import as_plain, from_plain
+from vinets.core.settings import BACKBONE
 from vinets.data import ImageSource
 from vinets.models import digits_cnn
 from vinets.training import cache_latents, checkpoint, fine_tune, train_classifier
-from vinets.training.checkpoint import Checkpoint, Pace, read_checkpoint, write_checkpoint
-from vinets.training.history import Epoch
+from vinets.training.checkpoint import (
+    Checkpoint,
+    Epoch,
+    History,
+    Pace,
+    read_checkpoint,
+    write_checkpoint,
+)
 
 OPTIONS = {"epochs": 4, "batch_size": 64, "learning_rate": 0.05, "validation": 0.2}
+SHORT = OPTIONS | {"epochs": 1, "progress": None}
 STEPS = 3  # of an epoch: 240 examples in batches of 64
 
 
 def timeless(history):
-    """A history without what may differ: seconds, and who cached the latents."""
+    """Return a history without what may differ: seconds, and who cached the latents."""
     epochs = tuple(replace(e, seconds=0.0) for e in history.epochs)
     return replace(history, epochs=epochs, recipe=replace(history.recipe, views=None))
 
@@ -28,31 +40,53 @@ def same(a: torch.nn.Module, b: torch.nn.Module) -> bool:
     return all(torch.equal(t, states[1][k]) for k, t in states[0].items())
 
 
-@pytest.mark.parametrize("views", [None, 2])
-@pytest.mark.parametrize("done", [1, 3])
+def nudge(tensor: torch.Tensor) -> None:
+    """Change the last number a little."""
+    tensor.data.view(-1)[-1] += 1e-3
+
+
+def test_a_history_survives_json():
+    epochs = (Epoch(1, 2.0, 0.5, None, None, 1.5), Epoch(2, 1.0, 0.6, 1.1, 0.4, 0.5))
+    history = History(epochs, 2, BACKBONE)
+    assert from_plain(History, json.loads(json.dumps(as_plain(history)))) == history
+    assert history.seconds == 2.0 and history.kept == epochs[1]
+
+
+# --- trainings that go on -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "done"),
+    [({}, 1), ({}, 3), ({"views": 2}, 1), ({"views": 2}, 3), ({"trained": "backbone"}, 2)],
+)
 def test_an_interrupted_training_ends_as_if_nothing_had_been(
-    make, train, tmp_path, stop, interrupted, views, done
+    make, model, train, tmp_path, stop, interrupted, options, done
 ):
-    whole, again = make(), make()
-    history = fine_tune(whole, train, views=views, progress=None, **OPTIONS)
+    whole, again, resumed = make(), make(), make()
+    teacher = {"teacher": model} if "trained" in options else {}
+    options = OPTIONS | options
+    history = fine_tune(whole, train, progress=None, **options, **teacher)
     data = train
-    if views is not None:  # so that the interruption hits the training
-        data = cache_latents(again, train, views=views, validation=0.2)
-    steps = done * STEPS + 1
+    if "views" in options:  # so that the interruption hits the training
+        data = cache_latents(again, train, views=2, validation=0.2)
+    options |= {"directory": tmp_path, **teacher}
     with pytest.raises(interrupted):
-        fine_tune(again, data, directory=tmp_path, progress=stop(steps), views=views, **OPTIONS)
-    resumed = make()
-    second = fine_tune(resumed, data, directory=tmp_path, progress=None, views=views, **OPTIONS)
+        fine_tune(again, data, progress=stop(done * STEPS + 1), **options)
+    second = fine_tune(resumed, data, progress=None, **options)
     assert timeless(second) == timeless(history)
     assert same(resumed, whole)
 
 
-def test_a_finished_training_is_not_repeated(make, train, tmp_path, stop):
-    first, second = make(), make()
-    history = fine_tune(first, train, directory=tmp_path, progress=None, **OPTIONS)
+def test_a_finished_training_is_not_repeated_and_leaves_nothing_but_the_checkpoint(
+    make, train, tmp_path, stop
+):
+    first, second, folder = make(), make(), tmp_path / "new"
+    history = fine_tune(first, train, directory=folder, progress=None, **OPTIONS)
     done = stop(4 * STEPS)  # what was done is reported, and no step more
-    assert fine_tune(second, train, directory=tmp_path, progress=done, **OPTIONS) == history
+    assert fine_tune(second, train, directory=folder, progress=done, **OPTIONS) == history
     assert same(first, second)
+    left = sorted(p.name for p in folder.iterdir())
+    assert left == [".lock", "checkpoint.safetensors"]  # the empty file is that of the lock
 
 
 @pytest.mark.parametrize("taught", [False, True])
@@ -74,122 +108,99 @@ def test_whole_networks_resume_too(
     assert same(resumed, whole)
 
 
+# --- checkpoints that are refused ---------------------------------------------------------------
+
+
 @pytest.mark.parametrize(
-    ("other", "name"), [({"seed": 5}, "seed"), ({"epochs": 9}, "epochs"), ({"clip": 1.0}, "clip")]
+    ("other", "name"),
+    [
+        ({"seed": 5}, "seed"),
+        ({"epochs": 9}, "epochs"),
+        ({"clip": 1.0}, "clip"),
+        ({"trained": "backbone"}, "trained"),
+    ],
 )
 def test_a_checkpoint_of_another_training_is_refused(make, train, tmp_path, other, name):
-    options = OPTIONS | {"epochs": 1}
-    fine_tune(make(), train, directory=tmp_path, progress=None, **options)
-    with pytest.raises(ValueError, match=rf"another training: .*{name} differ.*another directory"):
-        fine_tune(make(), train, directory=tmp_path, progress=None, **(options | other))
+    fine_tune(make(), train, directory=tmp_path, **SHORT)
+    with pytest.raises(
+        ValueError, match=rf"another training: .*{name}.* differ.*another directory"
+    ):
+        fine_tune(make(), train, directory=tmp_path, **(SHORT | other))
 
 
-def test_a_checkpoint_of_another_network_is_refused(make, train, tmp_path):
-    options = OPTIONS | {"epochs": 1}
-    fine_tune(make(), train, directory=tmp_path, progress=None, **options)
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        ("foreign", r"^[^\n]+\.$"),
+        ("cut", r"^[^\n]+\.$"),
+        ("epochs", "is damaged"),
+        ("best", "is damaged"),
+        ("run", "is damaged"),
+        ("loss", "is damaged"),
+        ("no best weights", "is damaged"),
+        ("momentum", "is damaged"),
+        ("network", "belongs to another network"),
+    ],
+)
+def test_a_damaged_checkpoint_is_refused_in_one_sentence_and_changes_nothing(
+    make, train, tmp_path, damage, message
+):
+    fine_tune(make(), train, directory=tmp_path, **SHORT)
     path = tmp_path / "checkpoint.safetensors"
     tensors, facts = read_tensors(path, "checkpoint")
-    tensors["now.linear.weight"] = tensors["now.linear.weight"].T
-    write_tensors(path, "checkpoint", tensors, facts)
-    with pytest.raises(ValueError, match="belongs to another network"):
-        fine_tune(make(), train, directory=tmp_path, progress=None, **options)
-
-
-@pytest.mark.parametrize("damage", ["foreign", "cut", "epochs", "best"])
-def test_damaged_checkpoints_are_refused_in_one_sentence(make, train, tmp_path, damage):
-    options = OPTIONS | {"epochs": 1}
-    fine_tune(make(), train, directory=tmp_path, progress=None, **options)
-    path = tmp_path / "checkpoint.safetensors"
-    tensors, facts = read_tensors(path, "checkpoint")
-    if damage == "foreign":
-        write_tensors(path, "polynomials", tensors, facts)
-    elif damage == "cut":
+    if damage == "no best weights":
+        tensors = {k: t for k, t in tensors.items() if not k.startswith("best.")}
+    elif damage == "momentum":
+        tensors["momentum.0"] = torch.zeros(1, 2, 3)
+    elif damage == "network":
+        tensors["now.linear.weight"] = tensors["now.linear.weight"].T
+    elif damage == "loss":
+        facts["epochs"][0]["loss"] = "x"
+    elif damage in facts:
+        facts[damage] = "x" if damage == "run" else ["nonsense"]
+    write_tensors(path, "polynomials" if damage == "foreign" else "checkpoint", tensors, facts)
+    if damage == "cut":
         path.write_bytes(path.read_bytes()[:-100])
-    else:
-        write_tensors(path, "checkpoint", tensors, facts | {damage: ["nonsense"]})
-    with pytest.raises(ValueError, match=r"^[^\n]+\.$"):
-        fine_tune(make(), train, directory=tmp_path, progress=None, **options)
+    net, before = make(), make()
+    with pytest.raises(ValueError, match=message) as caught:
+        fine_tune(net, train, directory=tmp_path, **SHORT)
+    assert "\n" not in str(caught.value) and same(net, before)
 
 
-def test_nothing_but_the_checkpoint_is_left(make, train, tmp_path):
-    fine_tune(make(), train, directory=tmp_path / "new", progress=None, **OPTIONS | {"epochs": 1})
-    left = sorted(p.name for p in (tmp_path / "new").iterdir())
-    assert left == [".lock", "checkpoint.safetensors"]  # the empty file is that of the lock
-
-
-def last_changed(source):
-    """The same data but for one pixel of the last image."""
-    images = source.images.clone()
-    images[-1, 0, 4, 4] ^= 1
-    parts = source.classes, source.preprocessing, source.augmentation
-    return ImageSource(images, source.labels, *parts)
-
-
-@pytest.mark.parametrize("views", [None, 1])
+@pytest.mark.parametrize("views", [None, 1, "whole"])
 def test_a_checkpoint_does_not_go_on_with_repaired_data(make, train, tmp_path, views):
-    options = OPTIONS | {"epochs": 1, "views": views}
-    fine_tune(make(), train, directory=tmp_path, progress=None, **options)
+    images = train.images.clone()
+    images[-1, 0, 4, 4] ^= 1  # a pixel of the last image
+    repaired = ImageSource(
+        images, train.labels, train.classes, train.preprocessing, train.augmentation
+    )
+
+    def training(data):
+        if views == "whole":
+            options = {"epochs": 1, "batch_size": 64, "progress": None}
+            return train_classifier(digits_cnn(), data, directory=tmp_path, **options)
+        return fine_tune(make(), data, directory=tmp_path, views=views, **SHORT)
+
+    training(train)
     with pytest.raises(ValueError, match="another training: data differ"):
-        fine_tune(make(), last_changed(train), directory=tmp_path, progress=None, **options)
+        training(repaired)
 
 
-def test_a_whole_training_does_not_go_on_with_repaired_data(train, tmp_path):
-    options = {"epochs": 1, "batch_size": 64, "directory": tmp_path, "progress": None}
-    train_classifier(digits_cnn(), train, **options)
-    with pytest.raises(ValueError, match="another training: data differ"):
-        train_classifier(digits_cnn(), last_changed(train), **options)
-
-
-@pytest.mark.parametrize("views", [None, 1])
-def test_a_checkpoint_knows_the_frozen_networks(make, model, train, tmp_path, views):
-    options = OPTIONS | {"epochs": 1, "views": views, "directory": tmp_path, "progress": None}
+@pytest.mark.parametrize("options", [{}, {"views": 1}, {"trained": "backbone"}])
+def test_a_checkpoint_knows_the_backbone_and_the_teacher(make, model, train, tmp_path, options):
+    options = SHORT | options | {"directory": tmp_path}
+    fine_tune(make(), train, teacher=model, **options)
     fine_tune(make(), train, teacher=model, **options)
     other, teacher = make(), copy.deepcopy(model)
-    next(other.backbone.parameters()).data.view(-1)[-1] += 1e-3
+    nudge(next(other.backbone.parameters()))
     with pytest.raises(ValueError, match="another training: backbone differ"):
         fine_tune(other, train, teacher=model, **options)
-    teacher.fc.bias.data[0] += 1e-3
+    nudge(teacher.fc.bias)
     with pytest.raises(ValueError, match="another training: teacher differ"):
         fine_tune(make(), train, teacher=teacher, **options)
 
 
-def test_a_checkpoint_knows_the_backbone_that_is_tuned_with_the_head(make, train, tmp_path):
-    options = OPTIONS | {
-        "epochs": 1,
-        "trained": "backbone",
-        "directory": tmp_path,
-        "progress": None,
-    }
-    fine_tune(make(), train, **options)
-    fine_tune(make(), train, **options)
-    other = make()
-    next(other.backbone.parameters()).data.view(-1)[-1] += 1e-3
-    with pytest.raises(ValueError, match="another training: backbone differ"):
-        fine_tune(other, train, **options)
-
-
-@pytest.mark.parametrize("damage", ["best", "momentum", "run", "epoch"])
-def test_a_checkpoint_that_lacks_a_part_is_refused_and_changes_nothing(
-    make, train, tmp_path, damage
-):
-    options = OPTIONS | {"epochs": 1}
-    fine_tune(make(), train, directory=tmp_path, progress=None, **options)
-    path = tmp_path / "checkpoint.safetensors"
-    tensors, facts = read_tensors(path, "checkpoint")
-    if damage == "best":
-        tensors = {k: t for k, t in tensors.items() if not k.startswith("best.")}
-    elif damage == "momentum":
-        tensors["momentum.0"] = torch.zeros(1, 2, 3)
-    elif damage == "run":
-        facts["run"] = "x"
-    else:
-        facts["epochs"][0]["loss"] = "x"
-    write_tensors(path, "checkpoint", tensors, facts)
-    net = make()
-    before = {k: t.clone() for k, t in net.state_dict().items()}
-    with pytest.raises(ValueError, match="is damaged"):
-        fine_tune(net, train, directory=tmp_path, progress=None, **options)
-    assert all(torch.equal(before[k], t) for k, t in net.state_dict().items())
+# --- what is written, and when ------------------------------------------------------------------
 
 
 def test_momentum_lies_in_memory_as_its_parameter_does(tmp_path):
@@ -238,14 +249,14 @@ def test_a_training_goes_on_from_the_last_checkpoint_that_was_written(
     make, train, tmp_path, stop, interrupted, monkeypatch
 ):
     """With a disk so slow that the second epoch is left out."""
-    monkeypatch.setattr(checkpoint, "MOMENT", 0.0)
-    monkeypatch.setattr(checkpoint, "SHARE", 1e-9)
+    monkeypatch.setattr(checkpoint, "QUICK", 0.0)
+    monkeypatch.setattr(checkpoint, "MAX_SHARE", 1e-9)
     whole, cut_off, resumed = make(), make(), make()
     history = fine_tune(whole, train, progress=None, **OPTIONS)
     with pytest.raises(interrupted):
         fine_tune(cut_off, train, directory=tmp_path, progress=stop(2 * STEPS + 1), **OPTIONS)
-    _, told = read_tensors(tmp_path / "checkpoint.safetensors", "checkpoint")
-    assert [epoch["epoch"] for epoch in told["epochs"]] == [1]
+    _, facts = read_tensors(tmp_path / "checkpoint.safetensors", "checkpoint")
+    assert [epoch["epoch"] for epoch in facts["epochs"]] == [1]
     second = fine_tune(resumed, train, directory=tmp_path, progress=None, **OPTIONS)
     assert timeless(second) == timeless(history)
     assert same(resumed, whole)

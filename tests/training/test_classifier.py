@@ -7,11 +7,14 @@ from sklearn.linear_model import LogisticRegression
 from torch import nn
 
 from vinets import build, fine_tune
+from vinets.core.settings import TrainingOptions
 from vinets.data import digits
 from vinets.heads import LastLayer
 from vinets.heads.facts import measure_vanishing
 from vinets.models import digits_cnn
 from vinets.training.classifier import minimise_logistic, solve_classifier
+
+RECIPE = TrainingOptions(weight_decay=1e-3)
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +71,8 @@ def test_a_layer_with_and_without_normalisation_gives_the_same_logits(normalized
     x = (3 + 0.2 * x).float()
     linear, norm = nn.Linear(6, 4), nn.BatchNorm1d(6).eval() if normalized else None
     last = LastLayer(lambda z: z, norm, linear)
-    _, accuracy, _ = solve_classifier(last, [(x[:50], labels[:50]), (x[50:], labels[50:])], 1e-3)
+    parts = [(x[:50], labels[:50]), (x[50:], labels[50:])]
+    accuracy = solve_classifier(last, parts, RECIPE).kept.accuracy
     logits = linear(x if norm is None else norm(x))
     assert float((logits.argmax(1) == labels).double().mean()) == pytest.approx(accuracy)
     standard = (x.double() - x.double().mean(0)) / x.double().std(0, unbiased=False)
@@ -82,7 +86,7 @@ def test_a_constant_feature_does_no_harm():
     x, labels = features(80, 5)
     x[:, 2] = 1.0
     linear = nn.Linear(5, 4)
-    solve_classifier(LastLayer(lambda z: z, None, linear), [(x.float(), labels)], 1e-3)
+    solve_classifier(LastLayer(lambda z: z, None, linear), [(x.float(), labels)], RECIPE)
     assert bool(torch.isfinite(linear.weight).all())
 
 

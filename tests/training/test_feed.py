@@ -1,5 +1,9 @@
+"""What trainings are fed with, and teachers that are asked once."""
+
 from __future__ import annotations
 
+import threading
+import time
 from dataclasses import replace
 
 import pytest
@@ -7,7 +11,7 @@ import torch
 
 from vinets.core.settings import TrainingOptions
 from vinets.data import digits
-from vinets.training import cache_latents
+from vinets.training import Lessons, cache_latents, fine_tune
 from vinets.training.feed import InputFeed, ViewFeed, generator_of
 
 RECIPE = TrainingOptions(validation=0.2, seed=3)
@@ -104,3 +108,98 @@ def test_digits_are_augmented_by_shifts():
     plain = InputFeed(source, replace(recipe, augment=False), device="cpu")
     (moved, labels), (still, same) = (everything(f.epoch(1, 20))[0] for f in (feed, plain))
     assert torch.equal(labels, same) and not torch.equal(moved, still)
+
+
+# --- teachers -----------------------------------------------------------------------------------
+
+
+class Counted(torch.nn.Module):
+    """A teacher that counts the images it is asked about."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.model, self.asked = model, 0
+
+    def forward(self, x):
+        self.asked += len(x)
+        return self.model(x)
+
+
+@pytest.fixture
+def tuned(make, train):
+    """A function that trains a network with a teacher, and returns it with its last loss."""
+
+    def tune(teacher, **changes):
+        net = make()
+        options = {"epochs": 2, "batch_size": 64, "validation": 0.2, "trained": "backbone"}
+        history = fine_tune(net, train, teacher=teacher, progress=None, **options | changes)
+        return net, history.epochs[-1].loss
+
+    return tune
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_second_training_does_not_ask_and_ends_as_if_it_had(tuned, model, tmp_path, shared):
+    teacher = Counted(model)
+    lessons = Lessons(teacher, tmp_path if shared else None)
+    first, loss = tuned(lessons)
+    assert teacher.asked == 2 * 192  # three full batches of 240 examples, two epochs
+    again = Lessons(teacher, tmp_path) if shared else lessons  # of another process, perhaps
+    second, alone = tuned(again)[0], tuned(Lessons(model))[0]
+    assert teacher.asked == 2 * 192
+    for net in (second, alone):
+        torch.testing.assert_close(net.state_dict(), first.state_dict(), rtol=0, atol=0)
+    assert loss == pytest.approx(tuned(model)[1], rel=1e-3)  # close to the teacher itself
+
+
+def test_other_steps_and_what_is_too_large_are_asked_again(tuned, model):
+    teacher = Counted(model)
+    lessons, small = Lessons(teacher), Lessons(teacher, limit=1_000)
+    for changes in ({}, {"seed": 1}, {"batch_size": 32}, {"augment": False}):
+        before = teacher.asked
+        tuned(lessons, **changes)
+        assert teacher.asked > before, changes
+    for _ in range(2):
+        before = teacher.asked
+        tuned(small)
+        assert teacher.asked == before + 2 * 192
+
+
+def test_processes_wait_for_the_one_that_asks(tmp_path):
+    answers, asked, received = torch.rand(4, 3), [], []
+
+    def ask():
+        asked.append(1)
+        time.sleep(0.3)
+        return answers
+
+    def learn():
+        received.append(Lessons(torch.nn.Identity(), tmp_path).answers("key", ask, 1))
+
+    threads = [threading.Thread(target=learn) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(asked) == 1
+    assert all(torch.equal(each, answers.half()) for each in received)
+    assert [p.suffix for p in tmp_path.iterdir()] == [".safetensors"]
+
+
+def test_whoever_fails_lets_the_next_one_try(tmp_path):
+    lessons = Lessons(torch.nn.Identity(), tmp_path)
+    with pytest.raises(RuntimeError):
+        lessons.answers("key", lambda: torch.linalg.inv(torch.zeros(2, 2)), 1)
+    assert torch.equal(lessons.answers("key", lambda: torch.ones(1, 1), 1), torch.ones(1, 1).half())
+
+
+def test_answers_of_other_trainings_make_room():
+    lessons, asked = Lessons(torch.nn.Identity(), limit=100), []
+
+    def ask():
+        asked.append(1)
+        return torch.zeros(10, 2)  # 40 bytes in half precision
+
+    for key in ("a", "b", "a", "c", "a"):
+        lessons.answers(key, ask, epochs=2)
+    assert len(asked) == 4  # the second "a" was kept, the third gave way to "c"

@@ -9,7 +9,7 @@ from vinets.heads.facts import BuildFacts, Vanishing
 from vinets.measure.level import over_images
 from vinets.report.formats import number
 from vinets.report.values import Column, Row, Table, Value
-from vinets.training.history import History
+from vinets.training.checkpoint import History
 
 SHORT_HEADINGS = {
     "backbone": "back.",

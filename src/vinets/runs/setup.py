@@ -23,7 +23,7 @@ from vinets.measure.doubt import warn_of_low_accuracy
 from vinets.models import channel_options, create_model
 from vinets.models.facts import input_fields, trained_on
 from vinets.networks.seen import load_trained, refuse_seen
-from vinets.training.lessons import Lessons
+from vinets.training.feed import Lessons
 
 CHUNK = 2_000  # examples at once where nothing is trained
 

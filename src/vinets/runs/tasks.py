@@ -38,10 +38,11 @@ from vinets.runs.trial import (
 )
 from vinets.theory import study
 from vinets.training import History, Lessons, fine_tune
+from vinets.training.checkpoint import Epoch
+from vinets.training.classifier import solve_classifier
 from vinets.training.feed import ViewFeed
-from vinets.training.history import Epoch
 from vinets.training.loop import fit
-from vinets.training.tune import criterion_of, solve
+from vinets.training.tune import criterion_of
 
 RATIOS = (0.0, 0.5, 0.8, 0.9, 0.95, 0.99)
 """Shares of the polynomials that are pruned, to count the monomials that are left."""
@@ -281,7 +282,7 @@ def _train_behind(
     if recipe.trained == "classifier" and isinstance(module, TrainedTail):
         features = module.features if module.features is not None else nn.Identity()
         last = LastLayer(features.eval(), module.norm, module.linear)
-        history = solve(last, views.parts(), recipe)
+        history = solve_classifier(last, views.parts(), recipe)
         return history, _wrong(module, test, context.setup.test.labels)
     history = fit(
         module,

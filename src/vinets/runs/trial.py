@@ -21,7 +21,7 @@ from vinets.core.settings import LatentOptions, SampleOptions, SpeedOptions, Tra
 from vinets.heads import HEADS, BuildFacts, HeadOptions
 from vinets.heads.facts import Vanishing
 from vinets.runs.comparison import Speed
-from vinets.training.history import History
+from vinets.training.checkpoint import History
 
 T = TypeVar("T")
 

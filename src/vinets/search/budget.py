@@ -68,29 +68,17 @@ class Cost:
 
 @dataclass(frozen=True)
 class Budget:
-    """Limits on a network.
+    """Limits on a network."""
 
-    Attributes
-    ----------
-    drop : float or None
-        Points of accuracy that may be lost against the uncut network; None for any number.
-    limits : dict of str to Limit
-        Limits by their kind, a key of :data:`LIMITS`: ``"params"``, ``"size"`` in bytes,
-        ``"macs"``, ``"latency"`` in seconds.
-    where : str
-        Device on which a latency is meant; empty for the device of the search.
-    batch : int
-        Examples in the forward pass whose latency is limited.
-    """
-
-    drop: float | None = None
+    drop: float | None = None  # points of accuracy that may be lost; None for any number
+    # By kind, a key of LIMITS: "params", "size" in bytes, "macs", "latency" in seconds.
     limits: Mapping[str, Limit] = field(default_factory=dict)
-    where: str = ""
-    batch: int = 1
+    where: str = ""  # device on which a latency is meant; empty for that of the search
+    batch: int = 1  # examples in the forward pass whose latency is limited
 
     @property
     def latency(self) -> Limit | None:
-        """The limit on the latency, which has to be measured."""
+        """Limit on the latency, which has to be measured."""
         return self.limits.get("latency")
 
     def allows(self, cost: Cost, uncut: Cost) -> bool:
@@ -132,48 +120,38 @@ def parse_budget(budget: str | Iterable[str] | Budget) -> Budget:
     """
     if isinstance(budget, Budget):
         return budget
-    result, limits, names = Budget(), dict[str, Limit](), set()
+    result, limits = Budget(), dict[str, Limit]()
     for text in [budget] if isinstance(budget, str) else budget:
+        refusal = f"budget must be one of {EXAMPLES}. Got {text!r} instead."
         name, _, value = text.strip().partition("=")
-        if name in names:
+        if name in limits:
             raise ValueError(f"budget {name!r} is given twice. Pass it once.")
-        names.add(name)
-        if name == "drop":
-            points = _parse_limit(text, value.removesuffix("%"), {"": 1.0}, 0, shares=False)
-            result = replace(result, drop=points.value)
-            continue
-        if name not in LIMITS:
-            raise _refusal(text)
+        if name != "drop" and name not in LIMITS:
+            raise ValueError(refusal)
+        units, least, shares = {"": 1.0, "%": 1.0}, 0.0, False  # those of a drop
+        if name in LIMITS:
+            units, least, shares = dict(LIMITS[name].units), LIMITS[name].least, True
         if name == "latency":
             value, comma, batch = value.partition(",")
             value, _, where = value.partition("@")
             digits = re.fullmatch(r"batch=([1-9]\d{0,9})", batch.strip() if comma else "batch=1")
             if digits is None or int(digits[1]) > MAX_BATCH:
-                raise _refusal(text)
+                raise ValueError(refusal)
             result = replace(result, where=where.strip(), batch=int(digits[1]))
-        limits[name] = _parse_limit(text, value, LIMITS[name].units, LIMITS[name].least)
-    if not names:
-        raise ValueError(f"budget must be one or several of {EXAMPLES}. Got nothing.")
-    # In the order of the table, so that a latency, which names its device, is said last.
-    return replace(result, limits={kind: limits[kind] for kind in LIMITS if kind in limits})
-
-
-def _parse_limit(
-    text: str, value: str, units: Mapping[str, float], least: float, *, shares: bool = True
-) -> Limit:
-    """Read a number with its unit, or a share; the whole ``text`` is for the message."""
-    match = re.fullmatch(rf"{_NUMBER}\s*([a-zA-Zµ]*|%)", value.strip())
-    number, unit = (float(match[1]), match[2].lower()) if match else (math.nan, "")
-    if unit == "%" and shares:
-        limit = Limit(number / 100, relative=True)
-    else:
+        match = re.fullmatch(rf"{_NUMBER}\s*([a-zA-Zµ]*|%)", value.strip())
+        number, unit = (float(match[1]), match[2].lower()) if match else (math.nan, "")
         limit = Limit(number * units.get(unit, math.nan))
-        if limit.value < least:
-            raise _refusal(text, " A share is written with a percent sign." if number else "")
-    if not math.isfinite(limit.value) or (shares and limit.value <= 0):
-        raise _refusal(text)
-    return limit
-
-
-def _refusal(text: str, hint: str = "") -> ValueError:
-    return ValueError(f"budget must be one of {EXAMPLES}. Got {text!r} instead.{hint}")
+        if unit == "%" and shares:
+            limit = Limit(number / 100, relative=True)
+        elif limit.value < least:
+            hint = " A share is written with a percent sign." if number else ""
+            raise ValueError(refusal + hint)
+        if not math.isfinite(limit.value) or (shares and limit.value <= 0):
+            raise ValueError(refusal)
+        limits[name] = limit
+    if not limits:
+        raise ValueError(f"budget must be one or several of {EXAMPLES}. Got nothing.")
+    drop = limits.pop("drop", None)
+    # In the order of the table, so that a latency, which names its device, is said last.
+    ordered = {kind: limits[kind] for kind in LIMITS if kind in limits}
+    return replace(result, drop=None if drop is None else drop.value, limits=ordered)

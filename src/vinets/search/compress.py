@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import ExitStack
 from dataclasses import replace
 from importlib.util import find_spec
@@ -20,11 +20,11 @@ from vinets.core.files import locked, write_json, write_text
 from vinets.core.options import flat
 from vinets.core.plain import as_plain
 from vinets.core.progress import Progress
-from vinets.core.settings import SearchOptions
+from vinets.core.settings import SearchOptions, SpeedOptions
 from vinets.data.source import DataSplit, Source, require_split
 from vinets.data.sources import limit_source, split_source
 from vinets.export import EXPORT_FORMATS, ExportedNetwork, export_network, open_exported
-from vinets.measure import Throughput, evaluate, machine
+from vinets.measure import evaluate, machine
 from vinets.measure.level import over_images
 from vinets.networks.network import CutNetwork
 from vinets.networks.seen import refuse_seen
@@ -108,26 +108,16 @@ def compress(
         executor = stack.enter_context(open_executor(jobs))
         search = Search(setup, wanted, folder, searching, seed, executor, progress)
         search.prepare()
-        attempts = [
-            replace(one, command=search.command(words, one, searching.limit))
-            for one in search.run()
-        ]
+        attempts = search.run()
         chosen, met = search.choose(attempts)
         name = None if chosen is None else chosen.name
         split = replace(data, test=final)
-        measured, facts = measure(search, attempts, name, split, words, int8=searching.int8)
+        measured, facts = measure(search, attempts, name, split, words, searching)
         network = setup.model if chosen is None else search.network(chosen)
         saved = ""
         if out is not None and isinstance(network, CutNetwork):
             network.save_pretrained(folder)
             saved = str(out) if words == CommandWords() else words.saved
-        few = 100 / len(setup.test)  # points that one example is worth
-        if wanted.drop is not None and few > max(wanted.drop, FINE):
-            facts["notes"] += (
-                f"The choice rests on {len(setup.test):,} validation examples: one of them is "
-                f"{few:.1f} points, and a difference of {wanted.drop:g} cannot be seen. Use more "
-                "test examples, or allow a larger drop.",
-            )
         result = SearchResult(
             data=data.name,
             budget=wanted,
@@ -177,76 +167,81 @@ def measure(
     chosen: str | None,
     data: DataSplit,
     words: CommandWords,
-    *,
-    int8: bool,
+    searching: SearchOptions,
 ) -> tuple[dict[str, Attempt], dict[str, Any]]:
     """Test the finalists and the uncut network, once, and time them in turns.
 
-    Everything is tested on the test part of ``data``. With ``int8``, the uncut and the chosen
+    Everything is tested on the test part of ``data``. If it is wanted, the uncut and the chosen
     network are measured in int8 as well, calibrated on the training part.
 
     Returns
     -------
     attempts : dict of str to Attempt
-        All attempts by name, and the uncut network as "uncut".
+        The uncut network as "uncut", and all attempts by name, with their commands.
     facts : dict
         The fields ``batch``, ``recorded`` and ``notes`` of a result.
     """
-    setup, notes, watch = search.setup, list[str](), search.watch
+    setup, notes, watch, budget = search.setup, list[str](), search.watch, search.budget
     costs, accuracies = search.table.costs["uncut"], {0: setup.accuracy}
-    uncut = Attempt(None, costs, accuracies, command=words.evaluate())
-    measured = {one.name: one for one in (uncut, *attempts)}
+    measured = {"uncut": Attempt(None, costs, accuracies, command=words.evaluate())}
     networks: dict[str, nn.Module] = {"uncut": setup.model}
-    for name, one in measured.items():
-        if search.epochs in one.accuracies:
-            networks[name] = search.network(one)
+    for one in attempts:
+        assert one.candidate is not None
+        last = one.epochs == search.epochs
+        training = one.candidate, one.epochs, search.rates[last], searching.limit
+        measured[one.name] = replace(one, command=search.space.command(words, *training))
+        if last:
+            networks[one.name] = search.network(one)
     wrong = {}
     watch.start("testing", len(networks))
     for name, network in networks.items():
         wrong[name] = wrong_answers(network, data.test, setup.device)
         watch.advance()
-    files: dict[str, ExportedNetwork] = {}
-    for name in ("uncut", *([] if chosen is None else [chosen])) if int8 else ():
-        made = quantize(search, measured[name], networks[name], data, words)
-        if isinstance(made, str):
-            notes.append(made)
-        else:
-            files[name], measured[name] = made
-    budget, count = search.budget, len(data.test)
-    where = resolve_device("compress", budget.where or setup.device)
-    batch = budget.batch if budget.latency else search.space.batch
     turns = dict(networks)
-    if where.type == "cpu":  # files run there
-        turns |= {f"{name} in int8": file for name, file in files.items()}
+    where = resolve_device("compress", budget.where or setup.device)
+    for name in ("uncut", *([] if chosen is None else [chosen])) if searching.int8 else ():
+        quantized = quantize(search, measured[name], networks[name], data, words)
+        if isinstance(quantized, str):
+            notes.append(quantized)
+            continue
+        file, measured[name] = quantized
+        if where.type == "cpu":  # files run there
+            turns[f"{name} in int8"] = file
+    batch = budget.batch if budget.latency else SpeedOptions().batch
     windows = LONG_WINDOWS if budget.latency else WINDOWS
     timed = in_turns(turns, setup.test.example(batch), batch, where, watch, windows)
+    speeds: dict[str, dict[str, Any]] = {}
+    for name, speed in timed.items():
+        seconds = speed.latency_ms / 1e3
+        spread = seconds * relative_spread(speed)
+        speeds[name] = {"speed": speed.median, "latency": seconds, "spread": spread}
+    count = len(data.test)
     for name in networks:
-        one = replace(measured[name], test=1 - len(wrong[name]) / count, **_speed(timed, name))
+        one = replace(measured[name], test=1 - len(wrong[name]) / count, **speeds[name])
         if name != "uncut":
             interval = over_images([(wrong[name], wrong["uncut"], count)]).interval
             one = replace(one, interval=interval)
         if one.int8 is not None:
-            speed = _speed(timed, f"{name} in int8")
-            cost = replace(one.int8.cost, latency=speed.get("latency"), spread=speed.get("spread"))
-            one = replace(one, int8=replace(one.int8, cost=cost, **speed))
+            times = speeds.get(f"{name} in int8", {})
+            cost = replace(one.int8.cost, latency=times.get("latency"), spread=times.get("spread"))
+            one = replace(one, int8=replace(one.int8, cost=cost, **times))
         measured[name] = one
-    spread = relative_spread(timed["uncut"])
-    if spread > BUSY:
+    noise = relative_spread(timed["uncut"])
+    if noise > BUSY:
         notes.append(
             f"The machine was busy while networks were timed: the speed of the uncut network "
-            f"varied by ± {spread:.0%} from one window to the next. Time them again with vinets "
+            f"varied by ± {noise:.0%} from one window to the next. Time them again with vinets "
             "bench when nothing else runs."
+        )
+    few = 100 / len(setup.test)  # points that one example is worth
+    if budget.drop is not None and few > max(budget.drop, FINE):
+        notes.append(
+            f"The choice rests on {len(setup.test):,} validation examples: one of them is "
+            f"{few:.1f} points, and a difference of {budget.drop:g} cannot be seen. Use more "
+            "test examples, or allow a larger drop."
         )
     recorded = timed["uncut"].recorded
     return measured, {"batch": batch, "recorded": recorded, "notes": tuple(notes)}
-
-
-def _speed(timed: Mapping[str, Throughput], name: str) -> dict[str, Any]:
-    """Return the fields of an attempt that a timing fills; none if there was no timing."""
-    if name not in timed:
-        return {}
-    one, seconds = timed[name], timed[name].latency_ms / 1e3
-    return {"speed": one.median, "latency": seconds, "spread": seconds * relative_spread(one)}
 
 
 def quantize(

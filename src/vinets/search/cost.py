@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from statistics import fmean
@@ -44,7 +44,9 @@ class CostTable:
 
     def measure(self, space: Space, budget: Budget, progress: Progress) -> bool:
         """Measure what the budget asks for and is not known; return whether anything was."""
-        where, timed = budget.where or str(space.setup.device), ""
+        setup, where, timed = space.setup, budget.where or str(space.setup.device), ""
+        limits = {kind: limit for kind, limit in budget.limits.items() if kind != "latency"}
+        others = replace(budget, limits=limits)
         if budget.latency:
             timed = f"{where}, batch {budget.batch}"
             try:
@@ -55,60 +57,48 @@ class CostTable:
                     "cuda."
                 ) from None
         else:  # latencies of another budget say nothing here
-            self.costs = {
-                name: replace(cost, latency=None, spread=None) for name, cost in self.costs.items()
-            }
             self.timed = ""
-        others = replace(
-            budget, limits={k: limit for k, limit in budget.limits.items() if k != "latency"}
-        )
+            for name, cost in self.costs.items():
+                self.costs[name] = replace(cost, latency=None, spread=None)
+
+        def missing(names: Iterable[str], *fields: str) -> bool:
+            costs = [self.costs.get(name) for name in names]
+            return any(cost is None or getattr(cost, f) is None for cost in costs for f in fields)
+
+        def to_time() -> list[str]:
+            return ["uncut", *(one.name for one in self.within(others, space.candidates))]
+
         names = ["uncut", *(one.name for one in space.candidates)]
-        counted = ["parameters", *(LIMITS[kind].cost for kind in others.limits)]
-        if all(
-            name in self.costs and getattr(self.costs[name], cost) is not None
-            for name in names
-            for cost in counted
-        ):
-            wanted = ["uncut", *(one.name for one in self.within(others, space.candidates))]
-            known = all(self.costs[name].latency is not None for name in wanted)
-            if not timed or (timed == self.timed and known):
-                return False
-        networks = self._count(space, "macs" in budget.limits, progress)
+        counted = not missing(names, "parameters", *(LIMITS[kind].cost for kind in limits))
+        same = not timed or timed == self.timed
+        if counted and same and not (timed and missing(to_time(), "latency")):
+            return False
+        example = each(setup.test.example(), lambda tensor: tensor.to(setup.device))
+        networks: dict[str, nn.Module] = {"uncut": setup.model}
+        self.costs = {"uncut": Cost(setup.parameters)}
+        progress.start("sizes", len(space.candidates))
+        for one, network in space.networks(space.candidates):
+            networks[one.name] = network
+            self.costs[one.name] = Cost(sum(network.parts().values()))
+            progress.advance()
+        if "macs" in limits:
+            for name, network in networks.items():
+                macs = flops(network, example) // 2  # because a multiply-add is two operations
+                self.costs[name] = replace(self.costs[name], macs=macs)
         if timed:
-            wanted = ["uncut", *(one.name for one in self.within(others, space.candidates))]
-            example = space.setup.test.example(budget.batch)
-            some = {name: networks[name] for name in wanted}
+            example = setup.test.example(budget.batch)
+            some = {name: networks[name] for name in to_time()}
             for name, pair in time_passes(some, example, budget, where, progress).items():
                 self.costs[name] = replace(self.costs[name], latency=pair[0], spread=pair[1])
         self.timed = timed
         return True
 
-    def _count(self, space: Space, macs: bool, progress: Progress) -> dict[str, nn.Module]:
-        """Count what untrained networks store and, on demand, compute; return the networks."""
-        setup = space.setup
-        example = each(setup.test.example(), lambda tensor: tensor.to(setup.device))
-
-        def cost(network: nn.Module, parameters: int) -> Cost:
-            # A multiply-add is two operations.
-            return Cost(parameters, macs=flops(network, example) // 2 if macs else None)
-
-        networks: dict[str, nn.Module] = {"uncut": setup.model}
-        self.costs = {"uncut": cost(setup.model, setup.parameters)}
-        progress.start("sizes", len(space.candidates))
-        for one, network in space.networks(space.candidates):
-            networks[one.name] = network
-            self.costs[one.name] = cost(network, sum(network.parts().values()))
-            progress.advance()
-        return networks
-
     def within(self, budget: Budget, candidates: Sequence[Candidate]) -> list[Candidate]:
         """Return the candidates within the limits; the nearest to them where there are none."""
         uncut = self.costs["uncut"]
         allowed = [one for one in candidates if budget.allows(self.costs[one.name], uncut)]
-        if allowed:
-            return allowed
         near = sorted(candidates, key=lambda one: budget.excess(self.costs[one.name], uncut))
-        return near[:NEAREST]
+        return allowed or near[:NEAREST]
 
 
 def time_passes(
@@ -195,15 +185,15 @@ def expect(
     setup, last = space.setup, len(space.cuts) - 1
     ordered = sorted(space.cuts, key=lambda point: point.macs)
     places = sorted({round(i * last / (TIMED_CUTS - 1)) for i in range(TIMED_CUTS)})
-    points = [ordered[i] for i in places]
-    progress.start("cuts at which steps are timed", len(points))
-    seconds = []
-    for point in points:
+    progress.start("cuts at which steps are timed", len(places))
+    known, seconds = [], []
+    for point in (ordered[i] for i in places):
+        known.append(point.macs)
         first = next(one for one in space.candidates if one.cut == point.name)
         seconds.append(space.seconds_per_example(first))
         progress.advance(1, point.name)
-    macs, known = {point.name: point.macs for point in space.cuts}, [one.macs for one in points]
-    rates = [float(np.interp(macs[one.cut], known, seconds)) for one in space.candidates]
+    macs = {point.name: point.macs for point in space.cuts}
+    mean = fmean(float(np.interp(macs[one.cut], known, seconds)) for one in space.candidates)
     examples = sum(count * epochs for count, epochs in rounds) * len(setup.train)
     memory = None
     if setup.device.type == "cuda":
@@ -211,4 +201,4 @@ def expect(
     elif resource is not None:
         unit = 1 if sys.platform == "darwin" else 1024  # bytes
         memory = unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return examples * fmean(rates), memory
+    return examples * mean, memory

@@ -51,7 +51,7 @@ def finalists_table(result: SearchResult) -> Table:
         Column("parameters", format=",", better="lower", short="params"),
         Column("share", "share of uncut", ".1%", short="share"),
         Column("size", "MB", ".3f"),
-        Column("macs", "million multiply-adds", ",.2f", better="lower", short="MMAC"),
+        Column("mmacs", "million multiply-adds", ",.2f", better="lower", short="MMAC"),
         Column("latency", batch, ".3g", std="spread", better="lower", short="ms"),
         Column("speed", "examples/s", ",.0f", better="higher", short="ex/s"),
         Column("faster", "", ".2f×"),
@@ -59,93 +59,87 @@ def finalists_table(result: SearchResult) -> Table:
     ]
     rows = []
     for one in (result.uncut, *result.finished):
-        rows.append(_row(result, one))
+        rows.append(_row(one, result))
         if one.int8 is not None:
-            rows.append(_row(result, one.int8, quantized=True))
-    known = {name for row in rows for name in row.values}
-    shown = tuple(column for column in columns if column.name in known)
-    return Table("finalists", caption, shown, tuple(rows))
-
-
-def _row(result: SearchResult, one: Attempt, quantized: bool = False) -> Row:
-    uncut, cost, reference = result.uncut, one.cost, one.name == "uncut" and not quantized
-    values: dict[str, Value] = {"network": f"{one.label}, int8" if quantized else one.label}
-    values["cut"] = "" if one.candidate is None else one.candidate.cut
-    values |= {"parameters": cost.parameters, "size": cost.size / 1e6}
-    values["share"] = cost.parameters / uncut.cost.parameters
-    if cost.macs is not None:
-        values["macs"] = cost.macs / 1e6
-    if one.test is not None and uncut.test is not None:
-        values["accuracy"] = 100 * one.test
-        if not reference:
-            values["gap"] = 100 * (one.test - uncut.test)
-    if one.speed is not None and uncut.speed is not None:
-        values["speed"] = one.speed
-        if not reference:
-            values["faster"] = one.speed / uncut.speed
-    if one.latency is not None:
-        values["latency"] = 1e3 * one.latency
-        if one.spread is not None:
-            values["spread"] = 1e3 * one.spread
-    if one.candidate is not None and not quantized:
-        values["seconds"] = one.seconds
-    if one.command:
-        values["command"] = shlex.join(one.command)
-    return Row(values, marked=one.name == result.chosen and not quantized)
-
-
-def command_lines(result: SearchResult) -> list[str]:
-    """Return two lines for every row of the table of finalists: what it is, and its command."""
-    lines = []
-    for row in finalists_table(result).rows:
-        if "command" in row.values:
-            behind = f" behind {row.values['cut']}" if row.values["cut"] else ""
-            lines.append(
-                f"{row.values['network']}{behind}, {row.values['parameters']:,} parameters:"
-            )
-            lines.append(f"  {row.values['command']}")
-    return lines
+            rows.append(_row(one.int8, result, ", int8"))
+    return _known("finalists", caption, columns, rows)
 
 
 def plan_table(plan: SearchPlan) -> Table:
     """Return a table of what would be tried."""
-    return _costs_table("plan", "What would be tried", plan.candidates, None)
+    return _costs_table("plan", "What would be tried", plan.candidates)
 
 
 def rounds_table(result: SearchResult) -> Table:
     """Return a table of all attempts, on the validation examples, by the epochs of every round."""
     attempts = sorted(result.attempts, key=lambda one: one.cost.parameters)
     caption = "All that was tried, on the validation examples"
-    return _costs_table("rounds", caption, attempts, result.chosen)
+    return _costs_table("rounds", caption, attempts, result)
 
 
-def _costs_table(id: str, caption: str, attempts: Sequence[Attempt], chosen: str | None) -> Table:
+def _costs_table(
+    id: str, caption: str, attempts: Sequence[Attempt], result: SearchResult | None = None
+) -> Table:
     """Return costs of attempts, as far as they are known, and what they reached."""
     columns = [
         *(Column("network"), Column("cut"), Column("parameters", format=",", short="params")),
         Column("macs", LIMITS["macs"].unit, ","),
-        Column("latency", "ms", ".3f", std="spread"),
+        Column("expected", "ms", ".3f", std="expected spread"),
     ]
-    epochs = sorted({count for one in attempts for count in one.accuracies})
-    columns += [
-        Column(str(n), f"{counted(n, 'epoch')}, %", ".2f", short=f"{n} ep.") for n in epochs
-    ]
-    rows = []
-    for one in attempts:
-        cost, cut = one.cost, "" if one.candidate is None else one.candidate.cut
-        values: dict[str, Value] = {"network": one.label, "cut": cut}
-        values["parameters"] = cost.parameters
-        if cost.macs is not None:
-            values["macs"] = cost.macs
-        if cost.latency is not None:
-            values["latency"] = 1e3 * cost.latency
-        if cost.spread is not None:
-            values["spread"] = 1e3 * cost.spread
-        values |= {str(count): 100 * right for count, right in one.accuracies.items()}
-        rows.append(Row(values, marked=one.name == chosen))
+    for n in sorted({count for one in attempts for count in one.accuracies}):
+        columns.append(Column(str(n), f"{counted(n, 'epoch')}, %", ".2f", short=f"{n} ep."))
+    return _known(id, caption, columns, [_row(one, result) for one in attempts])
+
+
+def _row(one: Attempt, result: SearchResult | None, suffix: str = "") -> Row:
+    """Return all that is known of a network; a table shows what it has columns for."""
+    cost, cut = one.cost, "" if one.candidate is None else one.candidate.cut
+    values: dict[str, Value] = {
+        "network": one.label + suffix,
+        "cut": cut,
+        "parameters": cost.parameters,
+        "size": cost.size / 1e6,
+        "command": shlex.join(one.command),
+    }
+    values |= {str(count): 100 * right for count, right in one.accuracies.items()}
+    scaled = {
+        "macs": (1, cost.macs),
+        "mmacs": (1e-6, cost.macs),
+        "expected": (1e3, cost.latency),
+        "expected spread": (1e3, cost.spread),
+        "latency": (1e3, one.latency),
+        "spread": (1e3, one.spread),
+        "accuracy": (100, one.test),
+        "speed": (1, one.speed),
+        "seconds": (1, one.seconds if one.candidate is not None and not suffix else None),
+    }
+    values |= {name: scale * value for name, (scale, value) in scaled.items() if value is not None}
+    if result is None:
+        return Row(values)
+    uncut = result.uncut
+    values["share"] = cost.parameters / uncut.cost.parameters
+    if one is not uncut and one.test is not None and uncut.test is not None:
+        values["gap"] = 100 * (one.test - uncut.test)
+    if one is not uncut and one.speed is not None and uncut.speed is not None:
+        values["faster"] = one.speed / uncut.speed
+    return Row(values, marked=one.name == result.chosen and not suffix)
+
+
+def _known(id: str, caption: str, columns: Sequence[Column], rows: Sequence[Row]) -> Table:
+    """Return a table of the columns in which anything is known."""
     known = {name for row in rows for name in row.values} | {"network"}
-    shown = tuple(column for column in columns if column.name in known)
-    return Table(id, caption, shown, tuple(rows))
+    return Table(id, caption, tuple(one for one in columns if one.name in known), tuple(rows))
+
+
+def command_lines(result: SearchResult) -> list[str]:
+    """Return two lines for every row of the table of finalists: what it is, and its command."""
+    lines = []
+    for values in (row.values for row in finalists_table(result).rows):
+        if values["command"]:
+            behind = f" behind {values['cut']}" if values["cut"] else ""
+            lines.append(f"{values['network']}{behind}, {values['parameters']:,} parameters:")
+            lines.append(f"  {values['command']}")
+    return lines
 
 
 def frontier_figure(result: SearchResult) -> Figure:
@@ -153,22 +147,20 @@ def frontier_figure(result: SearchResult) -> Figure:
 
     The figure has the frontier, its knee, the choice and the uncut network.
     """
-    points = [(one.cost.parameters, one.accuracy, one) for one in result.attempts]
-    front = frontier(points)
+    front = frontier([(one.cost.parameters, one.accuracy, one) for one in result.attempts])
     knee = knee_of([(one.cost.parameters, one.accuracy, one) for one in front])
-    chosen = result.choice
-    others = [one for one in result.attempts if one is not chosen and one is not knee]
+    chosen, uncut = result.choice, result.uncut
     kinds = {ProductsHead.kind: ProductsHead.label, VanishingHead.kind: VanishingHead.label}
-    both = chosen is not None and chosen is knee
-    groups: dict[str, list[Attempt]] = {
-        "chosen, at the knee" if both else "chosen": [] if chosen is None else [chosen],
-        **{label: [] for label in kinds.values()},
-        "other heads": [],
-        "knee": [] if knee is None or both else [knee],
-    }
-    for one in others:
+    named = ("chosen, at the knee", "chosen", *kinds.values(), "other heads", "knee")
+    groups: dict[str, list[Attempt]] = {name: [] for name in named}
+    for one in result.attempts:
         assert one.candidate is not None
-        groups[kinds.get(one.candidate.head, "other heads")].append(one)
+        name = kinds.get(one.candidate.head, "other heads")
+        if one is chosen:
+            name = "chosen, at the knee" if one is knee else "chosen"
+        elif one is knee:
+            name = "knee"
+        groups[name].append(one)
 
     def series(name: str, attempts: Sequence[Attempt], **look: Any) -> Series:
         return Series(
@@ -179,10 +171,9 @@ def frontier_figure(result: SearchResult) -> Figure:
             **look,
         )
 
-    right = 100 * result.uncut.accuracy
-    size = result.uncut.cost.parameters
+    right = 100 * uncut.accuracy
     drawn = [series("frontier", front, joined=True, marks=())]
-    drawn.append(Series("uncut", (size,), (right,), labels=("the uncut network",)))
+    drawn.append(Series("uncut", (uncut.cost.parameters,), (right,), labels=(str(uncut),)))
     drawn += [series(name, attempts) for name, attempts in groups.items() if attempts]
     return Figure(
         "frontier",
@@ -263,16 +254,15 @@ def search_page(result: SearchResult) -> Page:
 
 def _lead(result: SearchResult) -> list[Block]:
     """Return what stands on top: a missed budget, three numbers, the verdict."""
-    said, blocks = sentences(result), list[Block]()
+    verdict, blocks = sentences(result), list[Block]()
     uncut, chosen = result.uncut, result.choice
     if chosen is not None:
         if not result.met:
-            blocks.append(Notice(said.pop(0)))
+            blocks.append(Notice(verdict.pop(0)))
         share = chosen.cost.parameters / uncut.cost.parameters
         facts = [("parameters", f"{chosen.cost.parameters:,}", f"{share:.1%} of the uncut network")]
         if chosen.speed and uncut.speed and chosen.latency is not None:
-            spread = "" if chosen.spread is None else f" ± {1e3 * chosen.spread:.2g}"
-            remark = f"{1e3 * chosen.latency:.3g}{spread} ms at batch {result.batch}"
+            remark = f"{chosen.milliseconds} at batch {result.batch}"
             facts.append(("speed", f"{chosen.speed / uncut.speed:.2f}×", remark))
         if chosen.test is not None and uncut.test is not None:
             gap, one = 100 * (chosen.test - uncut.test), 100 / result.tested
@@ -282,9 +272,9 @@ def _lead(result: SearchResult) -> list[Block]:
                 remark = f"{gap:+.2f} points, 95 % from {low:+.2f} to {high:+.2f}"
             facts.append(("accuracy", f"{chosen.test:.2%}", remark.replace("-", "−")))
         blocks.append(Facts(tuple(facts)))
-    blocks.append(said[0])
-    if said[1:]:
-        blocks.append(Bullets(tuple(said[1:])))
+    blocks.append(verdict[0])
+    if verdict[1:]:
+        blocks.append(Bullets(tuple(verdict[1:])))
     blocks.append(
         f"Budget: {result.budget}. Chosen on {result.validation:,} examples that no network was "
         f"trained on; accuracies below are those of {result.tested:,} others, looked at once."

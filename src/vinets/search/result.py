@@ -72,6 +72,12 @@ class Attempt:
         """Accuracy on the validation examples, after the longest training."""
         return self.accuracies[self.epochs]
 
+    @property
+    def milliseconds(self) -> str:
+        """Latency with its spread, in words."""
+        spread = "" if self.spread is None else f" ± {1e3 * self.spread:.2g}"
+        return "" if self.latency is None else f"{1e3 * self.latency:.3g}{spread} ms"
+
     def __str__(self) -> str:
         if self.candidate is None:
             return "the uncut network"
@@ -166,9 +172,9 @@ def sentences(result: SearchResult) -> list[str]:
     uncut, chosen, budget = result.uncut, result.choice, result.budget
     if chosen is None:
         return ["Nothing smaller was found: the network has no cut that saves anything."]
-    said = []
+    verdict = []
     if not result.met:
-        said.append(f"The budget, {budget}, was not met: this is the nearest network.")
+        verdict.append(f"The budget, {budget}, was not met: this is the nearest network.")
     assert chosen.candidate is not None
     share = chosen.cost.parameters / uncut.cost.parameters
     text = (
@@ -183,9 +189,9 @@ def sentences(result: SearchResult) -> list[str]:
     if budget.latency and chosen.latency and uncut.latency:
         graph = ", recorded as a CUDA graph" if result.recorded else ""
         text += (
-            f", takes {_milliseconds(chosen)} a pass at batch {budget.batch} on "
+            f", takes {chosen.milliseconds} a pass at batch {budget.batch} on "
             f"{budget.where or 'this device'}{graph}, where the uncut one takes "
-            f"{_milliseconds(uncut)}"
+            f"{uncut.milliseconds}"
         )
         over = chosen.latency / budget.latency.of(uncut.latency) - 1
         if result.met and over > TOLERANCE:
@@ -198,39 +204,42 @@ def sentences(result: SearchResult) -> list[str]:
     if chosen.test is not None and uncut.test is not None:
         points = 100 * (chosen.test - uncut.test)
         text += f", and is right on {chosen.test:.2%} of the test examples ({points:+.2f} points)"
-    said.append(f"{text}.")
+    verdict.append(f"{text}.")
     lost = 100 * (uncut.accuracy - chosen.accuracy)
     if lost > MUCH_LOST:
-        said.append(
+        verdict.append(
             f"It loses {lost:.1f} points on the validation examples, which is much: try a larger "
             "budget, more epochs, or more data."
         )
     if judgement := _judge_polynomials(result, chosen):
-        said.append(judgement)
-    quantized, small = uncut.int8, chosen.int8
-    if quantized is not None and int8_is_better(result, chosen, quantized):
-        theirs = f"{quantized.test:.2%} right on the test examples"
-        theirs = f"{format_bytes(quantized.cost.size)}, {theirs}"
+        verdict.append(judgement)
+    file, small = uncut.int8, chosen.int8
+    if file is None:
+        return verdict
+    # Both latencies are those of the last timing, in which the two networks took turns.
+    better = budget.allows(
+        file.cost, replace(uncut.cost, latency=uncut.latency or uncut.cost.latency)
+    )
+    if budget.drop is None:  # what is more accurate is better
+        better &= not result.met or 100 * (file.accuracy - chosen.accuracy) >= MIN_LEAD
+    else:  # what takes fewer bytes of what keeps to the drop
+        better &= file.accuracy >= uncut.accuracy - budget.drop / 100
+        better &= not result.met or file.cost.size < chosen.cost.size
+    if better:
+        theirs = f"{format_bytes(file.cost.size)}, {file.test:.2%} right on the test examples"
         ours = format_bytes(chosen.cost.size)
         if chosen.test is not None:
             ours += f", {chosen.test:.2%}"
-        if quantized.latency is not None and chosen.latency is not None:
-            theirs += f", {_milliseconds(quantized)} a pass"
-            ours += f", {_milliseconds(chosen)}"
-        said.append(
+        if file.latency is not None and chosen.latency is not None:
+            theirs += f", {file.milliseconds} a pass"
+            ours += f", {chosen.milliseconds}"
+        verdict.append(
             f"The uncut network in int8 does better by this budget: {theirs}, against {ours}."
         )
         if small is not None:
             size = format_bytes(small.cost.size)
-            said.append(f"In int8, this one takes {size} and is right on {small.test:.2%}.")
-    return said
-
-
-def _milliseconds(one: Attempt) -> str:
-    """Return a latency with its spread, where that is known."""
-    assert one.latency is not None
-    spread = "" if one.spread is None else f" ± {1e3 * one.spread:.2g}"
-    return f"{1e3 * one.latency:.3g}{spread} ms"
+            verdict.append(f"In int8, this one takes {size} and is right on {small.test:.2%}.")
+    return verdict
 
 
 def _judge_polynomials(result: SearchResult, chosen: Attempt) -> str:
@@ -239,24 +248,17 @@ def _judge_polynomials(result: SearchResult, chosen: Attempt) -> str:
     That one is no larger by more than a tenth, and both are compared after the longest training
     that they have in common, by :mod:`vinets.measure.level`. The text is empty without a rival.
     """
-
-    def common(one: Attempt) -> int:
-        return max(set(one.accuracies) & set(chosen.accuracies), default=0)
-
-    rivals = [
-        one
-        for one in result.attempts
-        if one.polynomial != chosen.polynomial
-        and one.cost.parameters <= 1.1 * chosen.cost.parameters
-        and common(one)
-    ]
+    rivals = []
+    for one in result.attempts:
+        both = set(one.accuracies) & set(chosen.accuracies)
+        small = one.cost.parameters <= 1.1 * chosen.cost.parameters
+        if both and small and one.polynomial != chosen.polynomial:
+            rivals.append((one, max(both)))
     if not rivals:
         return ""
-    rival = max(rivals, key=lambda one: one.accuracies[common(one)])
-    epochs = common(rival)
+    rival, epochs = max(rivals, key=lambda pair: pair[0].accuracies[pair[1]])
     if epochs in chosen.wrong and epochs in rival.wrong:
-        answers = chosen.wrong[epochs], rival.wrong[epochs], result.validation
-        gap = over_images([answers])
+        gap = over_images([(chosen.wrong[epochs], rival.wrong[epochs], result.validation)])
     else:  # results that were read from a file do not keep single answers
         gap = over_seeds([100 * (chosen.accuracies[epochs] - rival.accuracies[epochs])])
     ours = chosen if chosen.polynomial else rival
@@ -264,32 +266,14 @@ def _judge_polynomials(result: SearchResult, chosen: Attempt) -> str:
     head = ProductsHead.label if ours.candidate.head == ProductsHead.kind else ours.label
     apart = f"{abs(gap.value):.2f} points {'behind' if gap.value > 0 else 'ahead'}"
     if gap.word == "level":
-        said, apart = "makes no difference here", f"level with it ({apart}, {gap.shown})"
+        judgement, apart = "makes no difference here", f"level with it ({apart}, {gap.shown})"
     elif gap.word == "not decided":
-        said = "may or may not have earned its place, because one training does not decide it"
+        judgement = "may or may not have earned its place, because one training does not decide it"
     else:
         earned = (gap.value > 0) == chosen.polynomial
-        said = "earned its place" if earned else "did not earn a place"
+        judgement = "earned its place" if earned else "did not earn a place"
     after = f"after {counted(epochs, 'epoch')} on the validation examples"
-    return f"The {head} {said}: {rival}, is {apart} {after}."
-
-
-def int8_is_better(result: SearchResult, chosen: Attempt, quantized: Attempt) -> bool:
-    """Return whether the uncut network in int8 has more of what the budget asks for.
-
-    It has to be within the limits, in bytes of its file and in time as it was measured. With a
-    drop, what takes fewer bytes is better; without, what is more accurate.
-    """
-    budget, uncut = result.budget, result.uncut
-    # Both latencies are those of the last timing, in which the two networks took turns.
-    cost = replace(uncut.cost, latency=uncut.latency or uncut.cost.latency)
-    if not budget.allows(quantized.cost, cost):
-        return False
-    if budget.drop is None:
-        return not result.met or 100 * (quantized.accuracy - chosen.accuracy) >= MIN_LEAD
-    if quantized.accuracy < uncut.accuracy - budget.drop / 100:
-        return False
-    return not result.met or quantized.cost.size < chosen.cost.size
+    return f"The {head} {judgement}: {rival}, is {apart} {after}."
 
 
 def frontier(points: Iterable[tuple[float, float, T]]) -> list[T]:

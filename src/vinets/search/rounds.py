@@ -22,7 +22,7 @@ from vinets.runs.store import Store
 from vinets.search.budget import Budget
 from vinets.search.cost import CostTable, expect
 from vinets.search.result import Attempt, SearchPlan, layers_of
-from vinets.search.space import Candidate, CommandWords, Space
+from vinets.search.space import Candidate, Space
 from vinets.training.loop import DivergedError
 
 ROUNDS = (1 / 18, 1 / 6)  # shares of the epochs, before the last round
@@ -30,12 +30,8 @@ KEPT = 1 / 3  # share of a round that goes on to the next
 MIN_KEPT = 6  # candidates that go on, if there are as many
 FINALISTS = 3  # trained to the end under a limit; for a drop, at most about as many by halving
 SAFER = 1.5  # times as large may a network be that is preferred because it will surely do
+COSTS = "search.json"  # file of the costs, in the folder of a search
 RATES = (0.1, 0.02)  # learning rates, of which the better one in a training is taken
-
-
-def _kept(count: int) -> int:
-    """Return how many of a round go on."""
-    return min(count, max(MIN_KEPT, round(KEPT * count)))
 
 
 class Search:
@@ -60,8 +56,7 @@ class Search:
         self.rungs = sorted({max(1, round(s * self.epochs)) for s in ROUNDS} - {self.epochs})
         self.rates = {True: RATES[0], False: RATES[0]}  # for trainings to the end, and for others
         self.recorded = True  # whether a GPU records steps; until one cannot be
-        self.watch = progress_of(progress)
-        self.store = Store(folder)
+        self.watch, self.store = progress_of(progress), Store(folder)
         self.space = Space(setup, options.cuts, seed)
         self.table = CostTable()
         self.attempts: dict[str, Attempt] = {}
@@ -71,11 +66,11 @@ class Search:
     def prepare(self) -> None:
         """Measure the costs of all candidates, or read them back."""
         self.store.claim([], {self.setup.name: self.setup.identity})
-        path = self.store.folder / "search.json"
+        path = self.store.folder / COSTS
         if path.is_file():
             self.table = from_plain(CostTable, read_json(path), str(path))
         if self.measure():
-            self._remember()
+            write_json(path, as_plain(self.table))
 
     def measure(self) -> bool:
         """Measure costs that are not known, for attempts that begin; write nothing."""
@@ -84,9 +79,6 @@ class Search:
             one.name: Attempt(one, self.table.costs[one.name], {}) for one in self.space.candidates
         }
         return measured
-
-    def _remember(self) -> None:
-        write_json(self.store.folder / "search.json", as_plain(self.table))
 
     def feasible(self) -> list[Candidate]:
         """Return candidates within the limits, each once; the nearest where there are none."""
@@ -118,7 +110,7 @@ class Search:
         """Train in rounds; return what came of every candidate that took part."""
         left = self.feasible()
         plain = [one for one in left if one.head == "pooled"] or left
-        self.choose_rate(plain[len(plain) // 2], (*self.rungs, self.epochs)[0])
+        self.train([plain[len(plain) // 2]], (*self.rungs, self.epochs)[0], compare=True)
         for epochs in self.rungs:
             self.train(left, epochs)
             left = [one for one in left if epochs in self.attempts[one.name].accuracies]
@@ -131,27 +123,18 @@ class Search:
             )
         return [one for one in self.attempts.values() if one.accuracies]
 
-    def choose_rate(self, candidate: Candidate, epochs: int) -> None:
-        """Choose the learning rate of trainings as long as this: a candidate is trained with each.
+    def train(self, candidates: Sequence[Candidate], epochs: int, *, compare: bool = False) -> None:
+        """Train candidates that have not been, for ``epochs``, and add the results to attempts.
 
-        What is best after few epochs is not after many, which can afford to begin faster.
-        """
-        reached = self.train([candidate], epochs, RATES)
-        self.rates[epochs == self.epochs] = RATES[reached.index(max(reached))]
-
-    def train(
-        self, candidates: Sequence[Candidate], epochs: int, rates: Sequence[float] = ()
-    ) -> list[float]:
-        """Train candidates that have not been, for ``epochs``; return their accuracies.
-
-        Results become part of the attempts, unless ``rates`` are compared: then there is an
-        accuracy for each. That of a training that diverged is -1.
+        With ``compare``, the one candidate is trained with every learning rate instead, and the
+        best becomes that of all trainings as long as this. What is best after few epochs is not
+        after many, which can afford to begin faster.
         """
         last = epochs == self.epochs
         trials = [
             self.space.trial(one, epochs, rate, self._folder(one, rate) if last else "")
             for one in candidates
-            for rate in rates or (self.rates[last],)
+            for rate in (RATES if compare else (self.rates[last],))
         ]
         sound = [trial for trial in trials if trial.name not in self.table.diverged]
         setups = {self.setup.name: self.setup}
@@ -164,25 +147,31 @@ class Search:
             length = "an epoch" if epochs == 1 else counted(epochs, "epoch")
             self.watch.start(f"networks trained, {length} each", len(missing))
         for trial in missing:
-            watch, waiting = self.watch if last else None, True
-            while waiting:
-                waiting, some = False, [trial.change(recorded=self.recorded)]
+            for recorded in dict.fromkeys((self.recorded, False)):
                 try:
+                    watch = self.watch if last else None
+                    some = [trial.change(recorded=recorded)]
                     run_trials(some, setups, self.store, progress=watch)
+                    break
                 except RecordingError:  # the same training without a recording is slower
-                    self.recorded, waiting = False, True
+                    self.recorded = False
                 except DivergedError as problem:
                     self.table.diverged[trial.name] = str(problem)
-                    self._remember()
+                    write_json(self.store.folder / COSTS, as_plain(self.table))
+                    break
             if not last:
                 self.watch.advance(1, f"{trial.cut}, {trial.head}")
         absent = {trial.name for trial in self.store.missing(trials)} | self.table.diverged.keys()
         results = [
             None if trial.name in absent else self.store.read(trial).trained for trial in trials
         ]
-        for one, facts in zip(candidates, results, strict=False):
+        if compare:
+            reached = [-1.0 if facts is None else facts.accuracy for facts in results]
+            self.rates[last] = RATES[reached.index(max(reached))]
+            return
+        for one, facts in zip(candidates, results, strict=True):
             attempt = self.attempts[one.name]
-            if rates or facts is None or epochs in attempt.accuracies:
+            if facts is None or epochs in attempt.accuracies:
                 continue
             error, wrong = attempt.error, dict(attempt.wrong)
             if facts.wrong is not None:
@@ -196,7 +185,6 @@ class Search:
                 seconds=attempt.seconds + facts.seconds,
                 wrong=wrong,
             )
-        return [-1.0 if facts is None else facts.accuracy for facts in results]
 
     def _folder(self, candidate: Candidate, rate: float) -> str:
         """Return where the network of a finalist is kept, inside the folder of the search."""
@@ -236,12 +224,12 @@ class Search:
         points = self._points(candidates, self.rungs[-1])
         if self.budget.drop is None:
             best = [one for *_, one in sorted(points, key=lambda point: -point[1])[:FINALISTS]]
-            self.choose_rate(best[0], self.epochs)
+            self.train(best[:1], self.epochs, compare=True)
             self.train(best, self.epochs)
             return
         row, *layers = layers_of(points)
         low, high = 0, len(row) - 1
-        self.choose_rate(row[high // 2], self.epochs)
+        self.train([row[high // 2]], self.epochs, compare=True)
         while low <= high:  # accuracy grows along the row, so halving it finds the place
             middle = (low + high) // 2
             if self._will_do(row[middle]):
@@ -305,8 +293,7 @@ class Search:
         network = CutNetwork.from_pretrained(folder, backbone=whole)
         return network.to(self.setup.device).folded().eval()
 
-    def command(self, words: CommandWords, one: Attempt, limit: int | None) -> tuple[str, ...]:
-        """Return the command that makes a network again, as it is after its longest training."""
-        assert one.candidate is not None
-        rate = self.rates[one.epochs == self.epochs]
-        return self.space.command(words, one.candidate, one.epochs, rate, limit)
+
+def _kept(count: int) -> int:
+    """Return how many of a round go on."""
+    return min(count, max(MIN_KEPT, round(KEPT * count)))

@@ -94,9 +94,12 @@ class CommandWords:
 
     def quantize(self, uncut: bool, seed: int) -> tuple[str, ...]:
         """Return the command that writes the uncut or the chosen network in int8, and tests it."""
-        name, network, data = "uncut", self.model, self.data
-        if not uncut:  # a folder has its weights
-            name, network, data = "chosen", self.saved, without_option(self.data, "--weights")
+        name, network, data = "uncut", self.model, [*self.data]
+        if not uncut:
+            name, network = "chosen", self.saved
+            if "--weights" in data:  # a folder has its weights
+                place = data.index("--weights")
+                del data[place : place + 2]
         drawn = ("--seed", str(seed)) if seed else ()
         form = ("--format", INT8, "--most-lost", "100")
         out = f"{self.out}/{REPEATED}/{name}-int8.onnx"
@@ -128,11 +131,6 @@ class Space:
             seed=seed,
             checkpoints=False,
         )
-
-    @property
-    def batch(self) -> int:
-        """Examples in a forward pass that is timed, where no budget says how many."""
-        return self._start.timing.batch
 
     def trial(
         self, candidate: Candidate, epochs: int, rate: float | None = None, save: str = ""
@@ -184,26 +182,25 @@ class Space:
         rate: float,
         limit: int | None = None,
     ) -> tuple[str, ...]:
-        """Return the command that trains a candidate again, on ``limit`` examples if given.
+        """Return the command that trains a candidate again, on ``limit`` examples if not all.
 
         It tests the network on all test examples.
         """
-        trial = self.trial(candidate, epochs, rate)
+        trial, head = self.trial(candidate, epochs, rate), candidate.head
         sizes: dict[str, Any] = {}
-        if candidate.head == VanishingHead.kind:  # a command knows the sizes of known networks
+        if head == VanishingHead.kind:  # a command knows the sizes of known networks
             source = source_of(self.setup.model)
             sizes = {} if source is None else SIZES.get(spec_of(source), {})
-        start = Trial.of(candidate.head, **sizes)
-        head = ["--head", candidate.head]
         point = next(one for one in self.cuts if one.name == candidate.cut)
         # The name of a module may be a number, which a command would read as an index.
         cut = str(point.index) if point.name.isdecimal() else point.name
         few = () if limit is None else ("--limit", str(limit))
         seed = ("--seed", str(trial.seed)) if trial.seed else ()
+        options = changed_options(trial, Trial.of(head, **sizes))
         out = f"{words.out}/{REPEATED}/{slug(candidate.name)}-{epochs}"
         return (
             *("vinets", "build", words.model, *words.data, *words.augment, *few, "--cut", cut),
-            *(*head, *changed_options(trial, start), *seed, *words.device, "--out", out),
+            *("--head", head, *options, *seed, *words.device, "--out", out),
         )
 
 
@@ -230,20 +227,6 @@ def changed_options(trial: Trial, start: Trial) -> list[str]:
     return words
 
 
-def without_option(words: tuple[str, ...], option: str) -> tuple[str, ...]:
-    """Return the words of a command but for an option and its value.
-
-    Examples
-    --------
-    >>> without_option(("--data", "digits", "--weights", "w", "--size", "8"), "--weights")
-    ('--data', 'digits', '--size', '8')
-    """
-    if option not in words:
-        return words
-    place = words.index(option)
-    return words[:place] + words[place + 2 :]
-
-
 def choose_cuts(points: Sequence[CutPoint], parameters: int, most: int = 10) -> list[CutPoint]:
     """Return at most ``most`` cuts that differ in what they cost, in the order of the network.
 
@@ -266,14 +249,11 @@ def choose_cuts(points: Sequence[CutPoint], parameters: int, most: int = 10) -> 
     _, small = head_sizes(parameters)
     sizes = [log(point.parameters + small) for point in rest]
     width = max(sizes) - min(sizes) or 1.0
-    places = [
-        point.macs / rest[-1].macs + size / width for point, size in zip(rest, sizes, strict=True)
-    ]
+    places = [p.macs / rest[-1].macs + size / width for p, size in zip(rest, sizes, strict=True)]
     first, last = min(places), max(places)
-    steps = [0.5] if most == 1 else [i / (most - 1) for i in range(most)]
     chosen: set[int] = set()
-    for step in steps:
-        wanted = first + step * (last - first)
+    for i in range(most):
+        wanted = first + (0.5 if most == 1 else i / (most - 1)) * (last - first)
         free = [i for i in range(len(rest)) if i not in chosen]
         chosen.add(min(free, key=lambda i: abs(places[i] - wanted)))
     return [rest[i] for i in sorted(chosen)]

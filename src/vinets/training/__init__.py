@@ -1,9 +1,8 @@
 """Train heads on frozen latents, and backbones from scratch."""
 
 from vinets.core.settings import BACKBONE, TrainingOptions
-from vinets.training.feed import LatentViews, cache_latents
-from vinets.training.history import Epoch, History
-from vinets.training.lessons import Lessons
+from vinets.training.checkpoint import Epoch, History
+from vinets.training.feed import LatentViews, Lessons, cache_latents
 from vinets.training.tune import fine_tune, train_classifier
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""The state of a training on disk, written between epochs: safetensors, never pickle."""
+"""What a training leaves: its epochs, and its state on disk, in safetensors and never in pickle."""
 
 from __future__ import annotations
 
@@ -15,11 +15,42 @@ from torch import Tensor, nn
 from torch.optim import SGD
 
 from vinets.algebra.storage import read_tensors, write_tensors
-from vinets.training.history import Epoch
+from vinets.core.settings import TrainingOptions
 
 NAME = "checkpoint.safetensors"
-MOMENT = 0.2  # seconds
-SHARE = 0.1  # of the time
+QUICK = 0.2  # seconds of writing, up to which a checkpoint follows every epoch
+MAX_SHARE = 0.1  # of the time goes to checkpoints that take longer
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """What one epoch gave: accuracies in [0, 1]; None without a held-out part."""
+
+    epoch: int
+    loss: float
+    accuracy: float
+    validation_loss: float | None
+    validation_accuracy: float | None
+    seconds: float
+
+
+@dataclass(frozen=True)
+class History:
+    """The epochs of a training, and the one whose weights were kept (counted from 1)."""
+
+    epochs: tuple[Epoch, ...]
+    best: int
+    recipe: TrainingOptions
+
+    @property
+    def seconds(self) -> float:
+        """Wall-clock time of all epochs."""
+        return sum(epoch.seconds for epoch in self.epochs)
+
+    @property
+    def kept(self) -> Epoch:
+        """The epoch whose weights were kept."""
+        return self.epochs[self.best - 1]
 
 
 @dataclass
@@ -34,7 +65,7 @@ class Checkpoint:
 def write_checkpoint(
     directory: Path, state: Checkpoint, module: nn.Module, optimizer: SGD, facts: dict[str, Any]
 ) -> None:
-    """Write it, replacing the last one at once: a reader sees the old or the new one."""
+    """Write a checkpoint, replacing the last one at once: readers see the old or the new one."""
     tensors = {f"now.{k}": t for k, t in module.state_dict().items()}
     tensors |= {f"best.{k}": t for k, t in state.best_state.items()}
     for index, p in enumerate(parameters_of(optimizer)):
@@ -42,8 +73,8 @@ def write_checkpoint(
         if momentum is not None:
             tensors[f"momentum.{index}"] = momentum
     tensors = {k: t.detach().cpu().clone() for k, t in tensors.items()}
-    told = {"run": facts, "epochs": [asdict(e) for e in state.epochs], "best": state.best_epoch}
-    write_tensors(directory / NAME, "checkpoint", tensors, told)
+    kept = {"run": facts, "epochs": [asdict(e) for e in state.epochs], "best": state.best_epoch}
+    write_tensors(directory / NAME, "checkpoint", tensors, kept)
 
 
 def read_checkpoint(
@@ -53,10 +84,11 @@ def read_checkpoint(
     path = directory / NAME
     if not path.exists():
         return None
-    tensors, told = read_tensors(path, "checkpoint", inside=directory)
-    theirs = told.get("run")
+    damaged = ValueError(f"{path} is damaged. Delete it to start anew.")
+    tensors, kept = read_tensors(path, "checkpoint", inside=directory)
+    theirs = kept.get("run")
     if not isinstance(theirs, dict):
-        raise _damaged(path)
+        raise damaged
     if theirs != facts:
         differ = [k for k in facts.keys() | theirs.keys() if facts.get(k) != theirs.get(k)]
         names = textwrap.shorten(", ".join(sorted(differ)), 200)
@@ -64,8 +96,12 @@ def read_checkpoint(
             f"{path} belongs to another training: {names} differ. Choose another directory, or "
             "delete the file to start anew."
         )
-    now, best, own = _under("now.", tensors), _under("best.", tensors), module.state_dict()
-    if _shapes(now) != _shapes(own):
+    own = _shapes(module.state_dict())
+    now, best = (
+        {k.removeprefix(prefix): t for k, t in tensors.items() if k.startswith(prefix)}
+        for prefix in ("now.", "best.")
+    )
+    if _shapes(now) != own:
         raise ValueError(f"{path} belongs to another network. Choose another directory.")
     momenta = {
         p: tensors[f"momentum.{index}"]
@@ -73,54 +109,24 @@ def read_checkpoint(
         if f"momentum.{index}" in tensors
     }
     try:
-        epochs, best_epoch = [Epoch(**e) for e in told["epochs"]], told["best"]
+        epochs, best_epoch = [Epoch(**e) for e in kept["epochs"]], kept["best"]
     except (KeyError, TypeError):
-        raise _damaged(path) from None
+        raise damaged from None
     sound = (
         all(isinstance(v, int | float | None) for e in epochs for v in vars(e).values())
         and isinstance(best_epoch, int)
         and 1 <= best_epoch <= len(epochs)
-        and _shapes(best) == _shapes(own)
+        and _shapes(best) == own
         and all(p.shape == m.shape for p, m in momenta.items())
     )
     if not sound:
-        raise _damaged(path)
-    # everything was looked at: only now something changes
+        raise damaged
+    # Everything has been checked: only now something changes.
     module.load_state_dict(now)
     for p, momentum in momenta.items():
-        # laid out in memory as its parameter, which steps that are fused insist on
+        # It lies in memory as its parameter does, because fused steps insist on that.
         optimizer.state[p]["momentum_buffer"] = torch.empty_like(p).copy_(momentum)
     return Checkpoint(epochs, best_epoch, best)
-
-
-class Pace:
-    """After which epochs to write: all of them, unless writing took longer than a moment.
-
-    Short epochs of large networks on a GPU end sooner than the disk has written them. Then a
-    tenth of the time goes to checkpoints, at most, and an interrupted training repeats what was
-    done in ten times the time of one.
-    """
-
-    def __init__(self) -> None:
-        self._took = 0.0
-        self._end = time.perf_counter()
-
-    def due(self, *, last: bool) -> bool:
-        """Whether to write now; always after the last epoch."""
-        since = time.perf_counter() - self._end
-        return last or self._took <= MOMENT or since >= self._took / SHARE
-
-    @contextmanager
-    def writing(self) -> Iterator[None]:
-        """Take the time of what is done within."""
-        begin = time.perf_counter()
-        yield
-        self._end = time.perf_counter()
-        self._took = self._end - begin
-
-
-def _damaged(path: Path) -> ValueError:
-    return ValueError(f"{path} is damaged. Delete it to start anew.")
 
 
 def _shapes(state: dict[str, Tensor]) -> dict[str, tuple[int, ...]]:
@@ -128,9 +134,30 @@ def _shapes(state: dict[str, Tensor]) -> dict[str, tuple[int, ...]]:
 
 
 def parameters_of(optimizer: SGD) -> list[nn.Parameter]:
-    """All parameters that an optimizer changes, in the order of their groups."""
+    """Return all parameters that an optimizer changes, in the order of their groups."""
     return [p for group in optimizer.param_groups for p in group["params"]]
 
 
-def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    return {k.removeprefix(prefix): t for k, t in tensors.items() if k.startswith(prefix)}
+class Pace:
+    """After which epochs to write: all of them, unless writing takes longer than a moment.
+
+    Short epochs of large networks on a GPU end sooner than the disk has written them. Then a
+    tenth of the time goes to checkpoints, at most, and an interrupted training repeats what was
+    done in ten times the time of one.
+    """
+
+    def __init__(self) -> None:
+        self._seconds, self._end = 0.0, time.perf_counter()  # of writing, the last time
+
+    def due(self, *, last: bool) -> bool:
+        """Return whether to write now; always after the last epoch."""
+        since = time.perf_counter() - self._end
+        return last or self._seconds <= QUICK or since >= self._seconds / MAX_SHARE
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Take the time of what is done within."""
+        begin = time.perf_counter()
+        yield
+        self._end = time.perf_counter()
+        self._seconds = self._end - begin

@@ -19,18 +19,17 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from vinets.core.settings import TrainingOptions
 from vinets.heads.base import LastLayer
+from vinets.training.checkpoint import Epoch, History
 
-GRADIENT = 1e-8
-"""Largest entry of the gradient at which the minimum counts as found, in float64."""
-
-STEPS = 100  # of Newton; ten to twenty are usual
-
-CONSTANT = 1e-12  # features of a smaller standard deviation say nothing
+MAX_GRADIENT = 1e-8  # entry of the gradient, at which the minimum counts as reached, in float64
+MAX_STEPS = 100  # of Newton; ten to twenty are usual
+MIN_DEVIATION = 1e-12  # features of a smaller standard deviation say nothing
 
 
 def minimise_logistic(
-    x: Tensor, labels: Tensor, classes: int, decay: float, *, gradient: float = GRADIENT
+    x: Tensor, labels: Tensor, classes: int, decay: float, *, gradient: float = MAX_GRADIENT
 ) -> tuple[Tensor, Tensor]:
     """Return the weights (K, F) and the bias (K,) that minimise the regularised logistic loss.
 
@@ -49,7 +48,7 @@ def minimise_logistic(
     penalty[-1] = 0
 
     def loss(table: Tensor) -> tuple[float, Tensor, Tensor]:
-        """The loss of a table (K, r + 1), its gradient, and the probabilities (m, K)."""
+        """Return the loss of a table (K, r + 1), its gradient, the probabilities (m, K)."""
         logits = inputs @ table.mT
         value = F.cross_entropy(logits, labels) + 0.5 * (penalty * table.square()).sum()
         shares = logits.softmax(1)
@@ -57,14 +56,14 @@ def minimise_logistic(
 
     table = inputs.new_zeros(classes, inputs.shape[1])
     value, slope, shares = loss(table)
-    for _ in range(STEPS):
+    for _ in range(MAX_STEPS):
         # the gradient with respect to the weights themselves, and not to their coordinates
         plain = torch.cat([slope[:, :-1] @ axes.mT, slope[:, -1:]], 1)
         if float(plain.abs().max()) <= gradient:
             return table[:, :-1] @ axes.mT, table[:, -1]
 
         def curvature(step: Tensor, shares: Tensor = shares) -> Tensor:
-            """The second derivative of the loss, applied to a step."""
+            """Apply the second derivative of the loss to a step."""
             change = inputs @ step.mT
             gap = shares * (change - (shares * change).sum(1, keepdim=True)) / m
             return gap.mT @ inputs + penalty * step
@@ -84,13 +83,13 @@ def minimise_logistic(
             length /= 2
         table, value, slope, shares = table + length * step, ahead, direction, found
     raise ValueError(
-        f"The classifier was not found to a gradient of {gradient:g} within {STEPS} steps. Raise "
-        f"weight_decay, which is {decay:g}."
+        f"The classifier was not found to a gradient of {gradient:g} within {MAX_STEPS} steps. "
+        f"Raise weight_decay, which is {decay:g}."
     )
 
 
 def _principal_axes(x: Tensor) -> tuple[Tensor, Tensor]:
-    """Principal axes (F, r) of the rows of ``x`` (m, F), and the mean square along each, (r,).
+    """Return principal axes (F, r) of the rows of ``x`` (m, F), and the mean square along each.
 
     Weights of a regularised fit lie in the span of the rows, of which these are a basis.
     """
@@ -129,21 +128,22 @@ def _conjugate_gradients(
 
 @torch.no_grad()
 def solve_classifier(
-    last: LastLayer, parts: Iterable[tuple[Tensor, Tensor]], decay: float
-) -> tuple[float, float, float]:
-    """Train the classifier of a head in place; return its loss, its accuracy and the seconds.
+    last: LastLayer, parts: Iterable[tuple[Tensor, Tensor]], recipe: TrainingOptions
+) -> History:
+    """Train the classifier of a head in place; the minimum is a history of one epoch.
 
-    ``parts`` are latents, or what comes in front of ``last.features``, with their labels.
-    Normalisation in front of the linear layer becomes that of the features seen.
+    ``parts`` are latents, or what comes in front of ``last.features``, with their labels. The
+    ``weight_decay`` of the recipe decides the minimum. Normalisation in front of the linear layer
+    becomes that of these features.
     """
     begin = time.perf_counter()
-    seen = [(last.features(z).double(), labels) for z, labels in parts]
-    features, labels = (torch.cat(column) for column in zip(*seen, strict=True))
+    pairs = [(last.features(z).double(), labels) for z, labels in parts]
+    features, labels = (torch.cat(column) for column in zip(*pairs, strict=True))
     mean, std = features.mean(0), features.std(0, unbiased=False)
-    std = torch.where(std > CONSTANT, std, 1.0)
+    std = torch.where(std > MIN_DEVIATION, std, 1.0)
     features.sub_(mean).div_(std)
     classes = last.linear.out_features
-    weight, bias = minimise_logistic(features, labels, classes, decay)
+    weight, bias = minimise_logistic(features, labels, classes, recipe.weight_decay)
     logits = torch.addmm(bias, features, weight.mT)
     loss = float(F.cross_entropy(logits, labels))
     accuracy = float((logits.argmax(1) == labels).double().mean())
@@ -159,4 +159,5 @@ def solve_classifier(
         last.norm.bias.zero_()
     last.linear.weight.copy_(weight)
     last.linear.bias.copy_(bias)
-    return loss, accuracy, time.perf_counter() - begin
+    epoch = Epoch(1, loss, accuracy, None, None, time.perf_counter() - begin)
+    return History((epoch,), 1, recipe)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any, Protocol
 
 import torch
@@ -16,37 +20,38 @@ from vinets.core.options import flat
 from vinets.core.plain import as_plain
 from vinets.core.progress import Progress, progress_of
 from vinets.core.settings import TrainingOptions
-from vinets.core.tensors import digest
+from vinets.core.tensors import digest, read_file, write_file
 from vinets.data.digest import content
 from vinets.data.source import Source
 from vinets.data.sources import as_source, split_source
 from vinets.latent.reader import Penultimate
 from vinets.networks.network import CutNetwork
-from vinets.training.lessons import Lessons
 
 THREE_VIEWS = TrainingOptions(views=3)
 LATENT_BATCH = 512  # examples that run through the backbone at once
-Step = tuple[Inputs, Tensor, Tensor | None]  # inputs or latents, labels, logits of the teacher
+MAX_ANSWERS = 1 << 30  # bytes of a teacher's answers that are kept
+PATIENCE = 120.0  # seconds to wait for another process before its work is done here
+Batch = tuple[Inputs, Tensor, Tensor | None]  # inputs or latents, labels, logits of the teacher
 
 
 class Feed(Protocol):
     """Gives the examples of every epoch; the same epoch number gives the same examples."""
 
     def steps(self, batch_size: int) -> int:
-        """Steps of an epoch."""
+        """Return how many steps an epoch has."""
 
     def facts(self) -> dict[str, Any]:
-        """What the examples are made of, by content, so that no checkpoint goes on with others."""
+        """Return digests of what examples are made of: no checkpoint goes on with others."""
 
-    def epoch(self, number: int, batch_size: int) -> Iterator[Step]:
-        """Shuffled, perhaps augmented batches of epoch ``number``."""
+    def epoch(self, number: int, batch_size: int) -> Iterator[Batch]:
+        """Yield shuffled, perhaps augmented batches of epoch ``number``."""
 
-    def held_out(self, batch_size: int) -> Iterator[Step]:
-        """The held-out part, as it is; nothing if there is none."""
+    def held_out(self, batch_size: int) -> Iterator[Batch]:
+        """Yield the held-out part, as it is; nothing if there is none."""
 
 
 def generator_of(seed: int, *path: int) -> torch.Generator:
-    """A generator on the CPU for one purpose: equal arguments, equal draws."""
+    """Return a generator on the CPU for one purpose: equal arguments, equal draws."""
     # Knuth's MMIX multiplier and increment: neighbouring seeds and paths give unrelated states.
     state = seed
     for number in path:
@@ -55,14 +60,83 @@ def generator_of(seed: int, *path: int) -> torch.Generator:
 
 
 def steps_of(examples: int, batch_size: int) -> int:
-    """Full batches in an epoch; one of all examples where there are fewer than a batch."""
+    """Count full batches in an epoch; one of all examples where there are fewer than a batch."""
     return examples // min(batch_size, examples)
 
 
 def shuffled(examples: int, batch_size: int, seed: int, number: int) -> Tensor:
-    """Positions for epoch ``number``, without a rest: a short batch would upset batch norm."""
+    """Return positions of an epoch, in full batches: a short one would upset batch norm."""
     order = torch.randperm(examples, generator=generator_of(seed, number, 0))
     return order[: steps_of(examples, batch_size) * min(batch_size, examples)]
+
+
+# --- teachers ---------------------------------------------------------------------------------
+
+
+class Lessons:
+    """Keeps what a teacher says of every epoch; pass it to :func:`fine_tune` as ``teacher``.
+
+    Trainings with the same data, seed and batch size see the same augmented batches, so that the
+    teacher's answers to the first serve all others. They are kept in half precision, also for the
+    first: all trainings learn from the same numbers.
+
+    Parameters
+    ----------
+    teacher : Module
+        The uncut network.
+    directory : path or None, default=None
+        To share the answers with other processes; None keeps them in memory.
+    limit : int
+        Bytes that are kept, at most; beyond that the teacher is asked again.
+    """
+
+    def __init__(
+        self, teacher: nn.Module, directory: str | Path | None = None, limit: int = MAX_ANSWERS
+    ) -> None:
+        self.teacher, self.limit = teacher, limit
+        self.directory = None if directory is None else Path(directory)
+        self._kept: dict[str, Tensor] = {}
+
+    def answers(self, key: str, ask: Callable[[], Tensor], epochs: int) -> Tensor:
+        """Return the answers to an epoch, (m, K); ``ask`` computes what is not known yet."""
+        if key in self._kept:
+            return self._kept[key]
+        if self.directory is not None:
+            return self._shared(self.directory / f"{key}.safetensors", ask)
+        answers = ask().half()
+        # All epochs or none: a part of them would be of no use to the next training.
+        if answers.nbytes * epochs <= self.limit:
+            if sum(one.nbytes for one in self._kept.values()) + answers.nbytes > self.limit:
+                self._kept.clear()  # those of other seeds or batches
+            self._kept[key] = answers
+        return answers
+
+    def _shared(self, path: Path, ask: Callable[[], Tensor]) -> Tensor:
+        """Read a file that this or another process writes when the first one needs it."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock = path.with_suffix(".lock")
+        end = time.monotonic() + PATIENCE
+        while not path.exists() and time.monotonic() < end:
+            try:
+                os.close(os.open(lock, os.O_CREAT | os.O_EXCL))
+                break
+            except FileExistsError:
+                time.sleep(0.05)
+        if path.exists():
+            known = read_file(path, inside=path.parent)[0].get("answers")
+            if known is None:
+                raise ValueError(f"{path} holds no answers of a teacher. Delete it.")
+            return known
+        try:
+            answers = ask().half()
+            write_file(path, {"answers": answers}, {})
+        finally:
+            with contextlib.suppress(FileNotFoundError):
+                lock.unlink()
+        return answers
+
+
+# --- inputs -----------------------------------------------------------------------------------
 
 
 class InputFeed:
@@ -84,32 +158,24 @@ class InputFeed:
         features: bool = False,
         memory_format: torch.memory_format = torch.contiguous_format,
     ) -> None:
-        self.source = source = as_source(data)
-        self.train: Source = source
+        self.source, self.recipe, self.device = as_source(data), recipe, device
+        self.train: Source = self.source
         self.held: Source | None = None
         if recipe.validation:
-            self.train, self.held = split_source(source, recipe.validation, recipe.seed)
-        self.augment, self.seed, self.device = recipe.augment, recipe.seed, device
-        self.validation = recipe.validation
-        self.network = network
+            self.train, self.held = split_source(self.source, recipe.validation, recipe.seed)
+        self.network, self.memory_format = network, memory_format
         self.half = recipe.half(torch.device(device).type)
-        self.memory_format = memory_format
-        self.epochs = recipe.epochs
-        self.lessons: Lessons | None = None
-        if isinstance(teacher, Lessons):
-            # what a classifier sees is many times larger than its answers, and not kept
-            self.lessons = None if features else teacher
-            teacher = teacher.teacher
-        self.taught_by = teacher
-        # The caller's teacher is moved and put into eval mode: a copy could be large.
-        self.teacher: Callable[..., Any] | None = (
-            None if teacher is None else teacher.to(device).eval()
-        )
-        if teacher is not None and features:
-            self.teacher = Penultimate(teacher)
+        # What a classifier sees is many times larger than its answers, and not kept.
+        self.lessons = teacher if isinstance(teacher, Lessons) and not features else None
+        self.taught_by = teacher.teacher if isinstance(teacher, Lessons) else teacher
+        self.teacher: Callable[..., Any] | None = None
+        if self.taught_by is not None:
+            # The caller's teacher is moved and put into eval mode: a copy could be large.
+            whole = self.taught_by.to(device).eval()
+            self.teacher = Penultimate(whole) if features else whole
 
     def facts(self) -> dict[str, Any]:
-        """Of the data, and of networks that stay as they are."""
+        """Return digests of the data, and of networks that stay as they are."""
         frozen = {"backbone": self.network and self.network.backbone, "teacher": self.taught_by}
         return {"data": self.content} | {
             name: None if module is None else digest(module.state_dict().items())
@@ -125,58 +191,56 @@ class InputFeed:
     def steps(self, batch_size: int) -> int:
         return steps_of(len(self.train), batch_size)
 
-    def epoch(self, number: int, batch_size: int) -> Iterator[Step]:
-        order = shuffled(len(self.train), batch_size, self.seed, number)
-        size = min(batch_size, len(self.train))
+    def epoch(self, number: int, batch_size: int) -> Iterator[Batch]:
+        recipe, size = self.recipe, min(batch_size, len(self.train))
+        order = shuffled(len(self.train), batch_size, recipe.seed, number)
 
-        def once(teach: bool) -> Iterator[Step]:
-            draws = generator_of(self.seed, number, 1) if self.augment else None
-            return self.given(self.train, size, order, draws, teach)
+        def batches(teach: bool) -> Iterator[Batch]:
+            draws = generator_of(recipe.seed, number, 1) if recipe.augment else None
+            return self.batches(self.train, size, order, draws, teach)
 
         if self.lessons is None:
-            yield from once(True)
+            yield from batches(True)
             return
 
         def ask() -> Tensor:
-            return torch.cat([taught for _, _, taught in once(True) if taught is not None])
+            return torch.cat([taught for *_, taught in batches(True) if taught is not None])
 
-        facts: tuple[Any, ...] = (self.content, self.seed, self.validation, batch_size)
-        facts += (self.augment, self.half)
-        answers = self.lessons.answers("-".join(map(str, (*facts, number))), ask, self.epochs)
+        facts = (self.content, recipe.seed, recipe.validation, batch_size, recipe.augment)
+        key = "-".join(map(str, (*facts, self.half, number)))
+        answers = self.lessons.answers(key, ask, recipe.epochs)
         parts = answers.to(self.device).split(size)
-        for (inputs, labels, _), taught in zip(once(False), parts, strict=True):
+        for (inputs, labels, _), taught in zip(batches(False), parts, strict=True):
             yield inputs, labels, taught.float()
 
-    def held_out(self, batch_size: int) -> Iterator[Step]:
+    def held_out(self, batch_size: int) -> Iterator[Batch]:
         if self.held is not None:
-            yield from self.given(self.held, batch_size, teach=False)
+            yield from self.batches(self.held, batch_size, teach=False)
 
-    def given(
+    def batches(
         self,
         source: Source,
         size: int,
         order: Tensor | None = None,
         draws: torch.Generator | None = None,
         teach: bool = True,
-    ) -> Iterator[Step]:
-        """One pass over a source, as the trained module and the teacher see it."""
+    ) -> Iterator[Batch]:
+        """Yield one pass over a source, as the trained module and the teacher see it."""
+        device = torch.device(self.device).type
         for batch, labels in source.batches(size, order=order, augment=draws, device=self.device):
-            inputs = each(batch, self.laid_out)
+            inputs = each(
+                batch, lambda x: x.to(memory_format=self.memory_format) if x.ndim == 4 else x
+            )
+            taught: Tensor | None = None
             with torch.no_grad():
-                taught = self.taught(inputs) if teach else None
+                if teach and self.teacher is not None:
+                    with torch.autocast(device, torch.bfloat16, enabled=self.half):
+                        taught = logits_of(call(self.teacher, inputs)).float()
                 seen = inputs if self.network is None else call(self.network.latents, inputs)
             yield seen, labels, taught
 
-    def laid_out(self, tensor: Tensor) -> Tensor:
-        """Images in the layout that was asked for; other tensors as they are."""
-        return tensor.to(memory_format=self.memory_format) if tensor.ndim == 4 else tensor
 
-    def taught(self, inputs: Inputs) -> Tensor | None:
-        """Logits of the teacher, or what its last layer sees."""
-        if self.teacher is None:
-            return None
-        with torch.autocast(torch.device(self.device).type, torch.bfloat16, enabled=self.half):
-            return logits_of(call(self.teacher, inputs)).float()
+# --- cached latents ---------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,16 +255,13 @@ class LatentViews:
     teacher_logits: tuple[Tensor, ...]  # on every view; empty without a teacher
     held_latents: Tensor  # of the held-out part; empty without one
     held_labels: Tensor
-    facts: Callable[[], dict[str, Any]] = dict  # what they were made of; see Feed.facts
+    facts: Callable[[], dict[str, Any]] = dict  # digests of what they are made of, as of a Feed
 
     @torch.no_grad()
     def through(
         self, front: Callable[[Tensor], Tensor], dtype: torch.dtype | None = None
     ) -> LatentViews:
-        """What a function, such as the frozen part of a head, makes of the latents.
-
-        The result has their dtype, if none is given.
-        """
+        """Apply a function, such as the frozen part of a head; None keeps the dtype."""
 
         def seen(latents: Tensor) -> Tensor:
             kept = latents.dtype if dtype is None else dtype
@@ -212,7 +273,7 @@ class LatentViews:
         return replace(self, views=views, held_latents=held)
 
     def parts(self) -> Iterator[tuple[Tensor, Tensor]]:
-        """Latents of all views in single precision with their labels, some at a time."""
+        """Yield latents of all views in single precision with their labels, some at a time."""
         labels = self.labels.split(LATENT_BATCH)
         for view in self.views:
             for part, own in zip(view.split(LATENT_BATCH), labels, strict=True):
@@ -231,14 +292,14 @@ class ViewFeed:
         self.cache, self.seed = views, seed
 
     def facts(self) -> dict[str, Any]:
-        # not of the latents themselves, which may differ in the last bit between runs
+        # The latents themselves may differ in the last bit between runs.
         labels = digest([("labels", self.cache.labels)])
         return {"labels": labels, "views": len(self.cache.views)} | self.cache.facts()
 
     def steps(self, batch_size: int) -> int:
         return steps_of(len(self.cache.labels), batch_size)
 
-    def epoch(self, number: int, batch_size: int) -> Iterator[Step]:
+    def epoch(self, number: int, batch_size: int) -> Iterator[Batch]:
         cache, count = self.cache, len(self.cache.labels)
         order = shuffled(count, batch_size, self.seed, number).to(cache.labels.device)
         view = (number - 1) % len(cache.views)
@@ -247,7 +308,7 @@ class ViewFeed:
             latents = cache.views[view].index_select(0, index)
             yield latents.float(), cache.labels[index], taught
 
-    def held_out(self, batch_size: int) -> Iterator[Step]:
+    def held_out(self, batch_size: int) -> Iterator[Batch]:
         if len(self.cache.held_labels):
             held = (self.cache.held_latents, self.cache.held_labels)
             for latents, labels in zip(*(t.split(batch_size) for t in held), strict=True):
@@ -280,7 +341,7 @@ def cache_latents(
     network.to(device)  # the caller's own: training comes next, on the same device
     feed = InputFeed(data, recipe, device=device, network=network, teacher=teacher)
     held_count = 0 if feed.held is None else len(feed.held)
-    first, _, _ = next(feed.given(feed.train.subset(torch.arange(1)), 1))
+    first, _, _ = next(feed.batches(feed.train.subset(torch.arange(1)), 1))
     assert isinstance(first, Tensor)
     views = recipe.views if recipe.augment else 1
     size = (views * len(feed.train) + held_count) * first.numel() * dtype.itemsize
@@ -291,32 +352,28 @@ def cache_latents(
         )
     watch = progress_of(progress)
     watch.start("latents", views * len(feed.train) + held_count)
-    passes: list[Tensor] = []
-    teacher_logits: list[Tensor] = []
+    passes = []
     for view in range(1, views + 1):
         draws = generator_of(recipe.seed, view, 1) if recipe.augment else None
-        steps = feed.given(feed.train, LATENT_BATCH, draws=draws)
-        latents, taught = _collected(steps, dtype, watch)
-        passes.append(latents)
-        teacher_logits += [] if taught is None else [taught]
-    held, held_labels = first[:0].to(dtype), feed.train.labels[:0]
+        passes.append(feed.batches(feed.train, LATENT_BATCH, draws=draws))
     if feed.held is not None:
-        held, _ = _collected(feed.held_out(LATENT_BATCH), dtype, watch)
-        held_labels = feed.held.labels
-    labels = feed.train.labels.to(device)
-    kept = tuple(passes), labels, tuple(teacher_logits), held, held_labels.to(device)
-    return LatentViews(*kept, facts=feed.facts)
-
-
-def _collected(
-    steps: Iterator[Step], dtype: torch.dtype, watch: Progress
-) -> tuple[Tensor, Tensor | None]:
+        passes.append(feed.held_out(LATENT_BATCH))
     latents: list[Tensor] = []
     teacher_logits: list[Tensor] = []
-    for values, labels, taught in steps:
-        assert isinstance(values, Tensor)
-        latents.append(values.to(dtype))
-        if taught is not None:
-            teacher_logits.append(taught)
-        watch.advance(len(labels))
-    return torch.cat(latents), torch.cat(teacher_logits) if teacher_logits else None
+    for batches in passes:
+        parts: list[Tensor] = []
+        answers: list[Tensor] = []
+        for values, labels, taught in batches:
+            assert isinstance(values, Tensor)
+            parts.append(values.to(dtype))
+            answers += [] if taught is None else [taught]
+            watch.advance(len(labels))
+        latents.append(torch.cat(parts))
+        teacher_logits += [torch.cat(answers)] if answers else []
+    held, held_labels = first[:0].to(dtype), feed.train.labels[:0]
+    if feed.held is not None:
+        held, held_labels = latents.pop(), feed.held.labels
+    both = feed.train.labels.to(device), held_labels.to(device)
+    return LatentViews(
+        tuple(latents), both[0], tuple(teacher_logits), held, both[1], facts=feed.facts
+    )

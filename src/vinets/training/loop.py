@@ -1,11 +1,12 @@
-"""The training loop: once, for heads on frozen latents and for whole networks."""
+"""The training loop, once for heads on frozen latents and for whole networks."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, fields
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -14,25 +15,37 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.optim import SGD
 
-from vinets.core.device import Inputs, call, logits_of
+from vinets.core.device import (
+    Inputs,
+    call,
+    each,
+    logits_of,
+    on_side_stream,
+    record_graph,
+    tensors_of,
+)
 from vinets.core.files import locked
 from vinets.core.progress import Progress, progress_of
 from vinets.core.settings import TrainingOptions
 from vinets.core.tensors import FORMAT
 from vinets.training.checkpoint import (
     Checkpoint,
+    Epoch,
+    History,
     Pace,
     parameters_of,
     read_checkpoint,
     write_checkpoint,
 )
-from vinets.training.feed import Feed
-from vinets.training.feed import Step as FeedStep
-from vinets.training.history import Epoch, History
-from vinets.training.replay import Replay, TrainingStep
+from vinets.training.feed import Batch, Feed
+
+EAGER_STEPS = 3  # before a recording; in them, libraries choose their kernels
 
 Criterion: TypeAlias = Callable[[Tensor, Tensor, Tensor | None, TrainingOptions], Tensor]
-"""The loss of logits and labels, given what the teacher says, if there is one."""
+"""The loss of logits and labels, given the logits of a teacher, if there is one."""
+
+TrainingStep: TypeAlias = Callable[[Inputs, Tensor, Tensor | None], tuple[Tensor, Tensor]]
+"""Takes inputs, labels and logits of a teacher; gives the loss and how many are right."""
 
 
 class DivergedError(ValueError):
@@ -78,6 +91,48 @@ class _Step:
             return logits_of(call(self.run, inputs)).float()
 
 
+class Replay:
+    """A step that is a CUDA graph, after a few that run as they are.
+
+    A small network takes longer to launch than to compute. A replay launches all kernels at once.
+    What Python decides in a step is decided when it is recorded. Learning rates are tensors that
+    change in place, and a batch of another shape than the recorded one runs as it is.
+    """
+
+    def __init__(self, step: TrainingStep) -> None:
+        self.step = step
+        self.eager = EAGER_STEPS
+        self.graph: torch.cuda.CUDAGraph | None = None
+        self._inputs: list[Tensor] = []  # where the graph reads
+        self._results: tuple[Tensor, Tensor] | None = None  # where it leaves its results
+
+    def __call__(
+        self, inputs: Inputs, labels: Tensor, taught: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        if self.eager:
+            self.eager -= 1
+            return on_side_stream(partial(self.step, inputs, labels, taught))
+        if self.graph is None:  # recorded without running: the first replay is the step
+            kept = each(inputs, torch.clone), labels.clone()
+            answers = None if taught is None else taught.clone()
+            self._inputs = _flat(*kept, answers)
+            recorded = partial(self.step, *kept, answers)
+            self.graph, self._results = record_graph(recorded, "train it with recorded=False")
+        tensors = _flat(inputs, labels, taught)
+        if [kept.shape for kept in self._inputs] != [new.shape for new in tensors]:
+            return on_side_stream(partial(self.step, inputs, labels, taught))
+        for place, new in zip(self._inputs, tensors, strict=True):
+            place.copy_(new)
+        self.graph.replay()
+        assert self._results is not None
+        loss, hits = self._results
+        return loss.clone(), hits.clone()
+
+
+def _flat(inputs: Inputs, labels: Tensor, taught: Tensor | None) -> list[Tensor]:
+    return [*tensors_of(inputs), labels, *([] if taught is None else [taught])]
+
+
 def fit(
     module: nn.Module,
     feed: Feed,
@@ -105,9 +160,11 @@ def fit(
     steps = feed.steps(recipe.batch_size)
     folder = None if directory is None else Path(directory)
     with nullcontext() if folder is None else locked(folder):
-        state, facts = Checkpoint([], 0, {}), {}
+        state, facts = Checkpoint([], 0, {}), dict[str, Any]()
         if folder is not None:
-            facts = _told(recipe) | {
+            # Options that do not change the result may differ when a training goes on.
+            names = (one.name for one in fields(recipe) if one.metadata.get("result", True))
+            facts = {name: getattr(recipe, name) for name in names} | {
                 "steps": steps,
                 "numbers": sum(p.numel() for p in parameters_of(optimizer)),
                 "groups": [[group.rate, group.decay] for group in groups],
@@ -119,15 +176,23 @@ def fit(
         run = torch.compile(module) if compiled else module
         step = _Step(module, run, recipe, criterion or distilled, optimizer, device)
         advance = Replay(step) if recorded else step
-        pace = Pace()
-        watch = progress_of(progress)
+        pace, watch = Pace(), progress_of(progress)
         watch.start(stage, recipe.epochs * steps)
         watch.advance(len(state.epochs) * steps)
+        exact = not torch.backends.cuda.matmul.allow_tf32
         for number in range(len(state.epochs) + 1, recipe.epochs + 1):
-            with _products(recipe):
+            torch.backends.cuda.matmul.allow_tf32 = not exact or recipe.precision == "tf32"
+            try:
                 epoch = _epoch(step, advance, feed, number, watch)
+            finally:  # ideals, which need every bit, are constructed between trainings
+                torch.backends.cuda.matmul.allow_tf32 = not exact
+            best = state.epochs[state.best_epoch - 1] if state.epochs else epoch
             state.epochs.append(epoch)
-            if _better(state):
+            # The last of epochs that are equally accurate on the held-out part is kept. The loss
+            # would be no better judge: a backbone that has seen the held-out examples makes it
+            # small early, while the learning rate is still high.
+            ours, theirs = epoch.validation_accuracy, best.validation_accuracy
+            if ours is None or theirs is None or ours >= theirs:
                 state.best_epoch = number
                 state.best_state = {k: t.detach().clone() for k, t in module.state_dict().items()}
             if folder is not None and pace.due(last=number == recipe.epochs):
@@ -136,12 +201,6 @@ def fit(
         module.load_state_dict(state.best_state)
         module.eval()
         return History(tuple(state.epochs), state.best_epoch, recipe)
-
-
-def _told(recipe: TrainingOptions) -> dict[str, Any]:
-    """The recipe for a checkpoint, without what does not change the result."""
-    kept = (one.name for one in fields(recipe) if one.metadata.get("result", True))
-    return {name: getattr(recipe, name) for name in kept}
 
 
 def _optimizer(
@@ -153,7 +212,7 @@ def _optimizer(
             {
                 "params": p,
                 "share": group.rate,
-                # a recorded step reads it from the device
+                # A recorded step reads it from the device.
                 "lr": torch.tensor(recipe.learning_rate, device=device) if recorded else 0.0,
                 "weight_decay": recipe.weight_decay if group.decay is None else group.decay,
             }
@@ -167,32 +226,27 @@ def _optimizer(
     )
 
 
-@contextmanager
-def _products(recipe: TrainingOptions) -> Iterator[None]:
-    """Let matrix products on a GPU round to TensorFloat-32 where the recipe says so."""
-    before = torch.backends.cuda.matmul.allow_tf32
-    torch.backends.cuda.matmul.allow_tf32 = before or recipe.precision == "tf32"
-    try:
-        yield
-    finally:  # ideals, which need every bit, are found between trainings
-        torch.backends.cuda.matmul.allow_tf32 = before
-
-
 def _epoch(step: _Step, advance: TrainingStep, feed: Feed, number: int, watch: Progress) -> Epoch:
+    """Train for an epoch, and look at the held-out part."""
     begin = time.perf_counter()
     recipe, module = step.recipe, step.module
     module.train()
     steps = feed.steps(recipe.batch_size)
     losses: list[Tensor] = []
     hits: list[Tensor] = []
-    seen = 0
+    count = 0
     for index, (inputs, labels, taught) in enumerate(feed.epoch(number, recipe.batch_size)):
-        _set_rate(step.optimizer, recipe.rate((number - 1) * steps + index, recipe.epochs * steps))
+        rate = recipe.rate((number - 1) * steps + index, recipe.epochs * steps)
+        for group in step.optimizer.param_groups:
+            if isinstance(group["lr"], Tensor):
+                group["lr"].fill_(rate * group["share"])
+            else:
+                group["lr"] = rate * group["share"]
         loss, right = advance(inputs, labels, taught)
-        # sums stay on the device: asking for their values here would stop it at every step
+        # Sums stay on the device: asking for their values here would stop it at every step.
         losses.append(loss)
         hits.append(right)
-        seen += len(labels)
+        count += len(labels)
         watch.advance(1, "")
     loss_mean = float(torch.stack(losses).mean())
     if not loss_mean < float("inf"):
@@ -200,27 +254,30 @@ def _epoch(step: _Step, advance: TrainingStep, feed: Feed, number: int, watch: P
             f"the loss is {loss_mean} in epoch {number}: the training diverged. Lower "
             "learning_rate or pass clip=1.0."
         )
-    accuracy = float(torch.stack(hits).sum()) / seen
+    accuracy = float(torch.stack(hits).sum()) / count
     held = _held_out(step, feed.held_out(recipe.batch_size))
     note = f"loss {loss_mean:.3f}" + ("" if held is None else f", held out {held[1]:.2%}")
     watch.advance(0, note)
-    seconds = time.perf_counter() - begin
-    held_loss, held_accuracy = held if held is not None else (None, None)
-    return Epoch(number, loss_mean, accuracy, held_loss, held_accuracy, seconds)
+    return Epoch(number, loss_mean, accuracy, *(held or (None, None)), time.perf_counter() - begin)
 
 
-def _set_rate(optimizer: SGD, rate: float) -> None:
-    for group in optimizer.param_groups:
-        if isinstance(group["lr"], Tensor):
-            group["lr"].fill_(rate * group["share"])
-        else:
-            group["lr"] = rate * group["share"]
+@torch.no_grad()
+def _held_out(step: _Step, batches: Iterable[Batch]) -> tuple[float, float] | None:
+    """Return loss and accuracy on the held-out part; None if there is none."""
+    step.module.eval()
+    total, hits, count = 0.0, 0, 0
+    for inputs, labels, _ in batches:
+        logits = step.logits(inputs)
+        total += float(F.cross_entropy(logits, labels, reduction="sum"))
+        hits += int((logits.argmax(1) == labels).sum())
+        count += len(labels)
+    return None if count == 0 else (total / count, hits / count)
 
 
 def distilled(
     logits: Tensor, labels: Tensor, taught: Tensor | None, recipe: TrainingOptions
 ) -> Tensor:
-    """Cross-entropy, and the divergence from the teacher's logits where there are any."""
+    """Return the cross-entropy, mixed with the divergence from the teacher's logits, if any."""
     loss = F.cross_entropy(logits, labels, label_smoothing=recipe.label_smoothing)
     if taught is None or not recipe.distill:
         return loss
@@ -239,28 +296,3 @@ def distilled(
 def _standardized(logits: Tensor) -> Tensor:
     centred = logits - logits.mean(1, keepdim=True)
     return centred / (centred.std(1, keepdim=True) + 1e-7)
-
-
-@torch.no_grad()
-def _held_out(step: _Step, steps: Iterable[FeedStep]) -> tuple[float, float] | None:
-    step.module.eval()
-    total, hits, seen = 0.0, 0, 0
-    for inputs, labels, _ in steps:
-        logits = step.logits(inputs)
-        total += float(F.cross_entropy(logits, labels, reduction="sum"))
-        hits += int((logits.argmax(1) == labels).sum())
-        seen += len(labels)
-    return None if seen == 0 else (total / seen, hits / seen)
-
-
-def _better(state: Checkpoint) -> bool:
-    """Whether the last epoch is the best so far on the held-out part; of equals the later one.
-
-    The loss would be no better judge: a backbone that has seen the held-out examples makes it
-    small early, while the learning rate is still high.
-    """
-    last = state.epochs[-1].validation_accuracy
-    if state.best_epoch == 0 or last is None:
-        return True
-    best = state.epochs[state.best_epoch - 1].validation_accuracy
-    return best is None or last >= best

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -15,30 +16,25 @@ from vinets.core.checks import one_of
 from vinets.core.device import device_of
 from vinets.core.options import flat, gather
 from vinets.core.progress import Progress, progress_of
-from vinets.core.settings import (
-    BACKBONE,
-    LAYOUTS,
-    TrainingOptions,
-)
+from vinets.core.settings import BACKBONE, LAYOUTS, TrainingOptions
 from vinets.core.tensors import digest
-from vinets.heads import Head, LastLayer, ProductsHead
+from vinets.heads import Head, ProductsHead
 from vinets.networks.network import CutNetwork
 from vinets.networks.seen import remember_examples
+from vinets.training.checkpoint import History
 from vinets.training.classifier import solve_classifier
 from vinets.training.feed import (
     LATENT_BATCH,
-    Feed,
     InputFeed,
     LatentViews,
+    Lessons,
     ViewFeed,
     cache_latents,
     generator_of,
 )
-from vinets.training.history import Epoch, History
-from vinets.training.lessons import Lessons
 from vinets.training.loop import Criterion, Group, distilled, fit
 
-ROOM = 4 << 30  # bytes of cached latents beside which there is room for variables made of them
+MAX_VIEWS = 4 << 30  # bytes of cached latents that leave room for variables made of them
 
 
 def fine_tune(
@@ -70,7 +66,7 @@ def fine_tune(
         from the teacher if there is one.
     **options
         Fields of the recipe, such as ``epochs=5``, ``views=3`` or ``trained="backbone"``. With
-        ``trained="classifier"`` polynomials stay as they were found: only the linear layer is
+        ``trained="classifier"`` polynomials stay as they were built: only the linear layer is
         trained, see :mod:`vinets.training.classifier`, with the ``weight_decay`` of the recipe.
     teacher : Module, Lessons or None, default=None
         The uncut network, to learn from its logits, by ``distill=0.7`` if that is not given. As
@@ -80,23 +76,24 @@ def fine_tune(
     device : str or None, default=None
         None is where the network lies.
     """
+    head = network.head
     if recipe is None:
-        recipe = TrainingOptions(**network.head.training_defaults)
+        recipe = TrainingOptions(**head.training_defaults)
         if teacher is None and not options.get("distill"):
             recipe = replace(recipe, distill=None)
-        if _vanishing_part(network.head) is None:
+        if _vanishing_part(head) is None:
             recipe = replace(recipe, vanish=0.0)
     (recipe,) = gather(  # type: ignore[assignment]
         "fine_tune", {"recipe": TrainingOptions}, options, {"recipe": recipe}
     ).values()
     assert recipe is not None
-    tuned = recipe.layers != 0
-    cached = isinstance(data, LatentViews)
+    tuned, cached = recipe.layers != 0, isinstance(data, LatentViews)
     taught = bool(data.teacher_logits) if cached else teacher is not None
     recipe = _distilling(recipe, teacher, taught)
-    if network.head.matches_features and (cached or recipe.views or teacher is None):
+    features = head.matches_features
+    if features and (cached or recipe.views or teacher is None):
         raise ValueError(
-            f"a head of kind {network.head.kind!r} learns what the classifier of the uncut network "
+            f"a head of kind {head.kind!r} learns what the classifier of the uncut network "
             "sees: pass teacher=, and no cached latents."
         )
     if tuned and (cached or recipe.views is not None):
@@ -106,76 +103,68 @@ def fine_tune(
         )
     device = device_of(network) if device is None else torch.device(device)
     network.to(device)
-    stage = f"training {network.head.label}"
-    call: dict[str, Any] = {"directory": directory, "device": device, "progress": progress}
-    call["stage"] = stage
-    if tuned:
-        return _tune_backbone(network, data, recipe, teacher, call)
+    stage, last = f"training {head.label}", None
     if recipe.views is not None and not cached:
+        teacher = teacher.teacher if isinstance(teacher, Lessons) else teacher
         data = cache_latents(
-            network,
-            data,
-            recipe=recipe,
-            teacher=teacher.teacher if isinstance(teacher, Lessons) else teacher,
-            device=device,
-            progress=progress,
+            network, data, recipe=recipe, teacher=teacher, device=device, progress=progress
         )
-    last = network.head.last_layer() if recipe.trained == "classifier" else None
+    if recipe.trained == "classifier":
+        last = head.last_layer()
     if last is not None:
         watch = progress_of(progress)
         watch.start(stage, 1)
-        history = _solve_last(network, last, data, recipe, device)
+        network.eval()
+        if isinstance(data, LatentViews):
+            parts = data.parts()
+        else:  # one pass over the data
+            feed = InputFeed(data, recipe, device=device, network=network)
+            remember_examples(network, feed.source)
+            draws = generator_of(recipe.seed, 1, 1) if recipe.augment else None
+            steps = feed.batches(feed.train, LATENT_BATCH, draws=draws, teach=False)
+            # Latents are one tensor, whatever the inputs of the backbone are.
+            parts = ((cast(Tensor, z), y) for z, y, _ in steps)
+        history = solve_classifier(last, parts, recipe)
         watch.advance(1)
         return history
-    feed: Feed
-    trained: nn.Module = network.head
+    criterion, groups = criterion_of(head, recipe), [Group(head.trained_parameters())]
+    call: dict[str, Any] = {"criterion": criterion, "groups": groups, "directory": directory}
+    call |= {"device": device, "stage": stage, "progress": progress}
+    if tuned:
+        start = "" if directory is None else digest(network.backbone.state_dict().items())
+        backbone = network.thaw(recipe.layers, norms=recipe.norms == "moving")
+        groups.append(Group(backbone, recipe.backbone_rate, recipe.backbone_decay))
+        try:
+            with _inputs_of(
+                network, data, recipe, recipe.memory_format, teacher, device, features
+            ) as feed:
+                return fit(network, feed, recipe, compiled=recipe.compiled, start=start, **call)
+        finally:
+            network.freeze()
+            notes = network.record.notes | {"tuned": recipe.trained}
+            network.record = replace(network.record, notes=notes)
+            network.eval()
+    trained: nn.Module = head
     if isinstance(data, LatentViews):
-        split = network.head.split() if data.nbytes <= ROOM else None
+        split = head.split() if data.nbytes <= MAX_VIEWS else None
         if split is not None:
             front, trained = split
             data = data.through(front)
-        feed = ViewFeed(data, seed=recipe.seed)
+        history = fit(trained, ViewFeed(data, seed=recipe.seed), recipe, **call)
     else:
-        matches = network.head.matches_features
         feed = InputFeed(
-            data, recipe, device=device, network=network, teacher=teacher, features=matches
+            data, recipe, device=device, network=network, teacher=teacher, features=features
         )
-    groups = [Group(network.head.trained_parameters())]
-    criterion = criterion_of(network.head, recipe)
-    if isinstance(feed, InputFeed):
         remember_examples(network, feed.source)
-    history = fit(trained, feed, recipe, groups=groups, criterion=criterion, **call)
+        history = fit(head, feed, recipe, **call)
     network.eval()
     return history
-
-
-def _solve_last(
-    network: CutNetwork, last: LastLayer, data: Any, recipe: TrainingOptions, device: torch.device
-) -> History:
-    """Train the classifier of a network alone, on cached latents or in one pass over the data."""
-    network.eval()
-    if isinstance(data, LatentViews):
-        return solve(last, data.parts(), recipe)
-    feed = InputFeed(data, recipe, device=device, network=network)
-    remember_examples(network, feed.source)
-    draws = generator_of(recipe.seed, 1, 1) if recipe.augment else None
-    steps = feed.given(feed.train, LATENT_BATCH, draws=draws, teach=False)
-    # Latents are one tensor, whatever the inputs of the backbone are.
-    return solve(last, ((cast(Tensor, z), y) for z, y, _ in steps), recipe)
-
-
-def solve(
-    last: LastLayer, parts: Iterable[tuple[Tensor, Tensor]], recipe: TrainingOptions
-) -> History:
-    """Solve for the classifier of a head; the minimum is a history of one epoch."""
-    loss, accuracy, seconds = solve_classifier(last, parts, recipe.weight_decay)
-    return History((Epoch(1, loss, accuracy, None, None, seconds),), 1, recipe)
 
 
 def _distilling(
     recipe: TrainingOptions, teacher: nn.Module | Lessons | None, taught: bool
 ) -> TrainingOptions:
-    """The recipe with its ``distill`` chosen; ``taught`` if there are logits to learn from."""
+    """Choose ``distill`` of a recipe; ``taught`` if there are logits to learn from."""
     if recipe.distill is None:
         recipe = replace(recipe, distill=0.0 if teacher is None else 0.7)
     if recipe.distill and not taught:
@@ -186,72 +175,41 @@ def _distilling(
     return recipe
 
 
-def _tune_backbone(
-    network: CutNetwork,
-    data: Any,
-    recipe: TrainingOptions,
-    teacher: nn.Module | Lessons | None,
-    call: dict[str, Any],
-) -> History:
-    """Train the head together with the backbone, or with its last layers."""
-    if call["directory"] is not None:
-        call["start"] = digest(network.backbone.state_dict().items())
-    tuned = network.thaw(recipe.layers, norms=recipe.norms == "moving")
-    groups = [
-        Group(network.head.trained_parameters()),
-        Group(tuned, rate=recipe.backbone_rate, decay=recipe.backbone_decay),
-    ]
-    try:
-        return _fit_whole(
-            network,
-            data,
-            recipe,
-            memory_format=recipe.memory_format,
-            teacher=teacher,
-            features=network.head.matches_features,
-            groups=groups,
-            criterion=criterion_of(network.head, recipe),
-            compiled=recipe.compiled,
-            **call,
-        )
-    finally:
-        network.freeze()
-        notes = network.record.notes | {"tuned": recipe.trained}
-        network.record = replace(network.record, notes=notes)
-        network.eval()
-
-
-def _fit_whole(
+@contextmanager
+def _inputs_of(
     network: nn.Module,
     data: Any,
     recipe: TrainingOptions,
-    *,
     memory_format: str,
     teacher: nn.Module | Lessons | None,
     device: torch.device,
     features: bool = False,
-    **options: Any,
-) -> History:
-    """Train a network from its inputs on, which come in the layout that is faster on the device."""
+) -> Iterator[InputFeed]:
+    """Feed a whole network; meanwhile weights and images lie as is faster on the device."""
     last = memory_format == "channels_last" or (memory_format == "auto" and device.type == "cuda")
     layout = torch.channels_last if last else torch.contiguous_format
     _lay_out(network, layout)
     if isinstance(teacher, nn.Module) and last:
-        # a copy, so that the layout of the caller's network stays
+        # A copy, so that the layout of the caller's network stays.
         teacher = _lay_out(copy.deepcopy(teacher), layout)
     feed = InputFeed(
         data, recipe, device=device, teacher=teacher, features=features, memory_format=layout
     )
-    # before training: an interruption leaves a network that has seen some of them
+    # Before training: an interruption leaves a network that has seen some of the examples.
     remember_examples(network, feed.source)
     try:
-        return fit(network, feed, recipe, device=device, **options)
+        yield feed
     finally:
         _lay_out(network, torch.contiguous_format)
 
 
+def _lay_out(module: Any, layout: torch.memory_format) -> Any:
+    """Lay weights out in memory; the stubs of ``to`` do not know the keyword."""
+    return module.to(memory_format=layout)
+
+
 def criterion_of(head: Head, recipe: TrainingOptions) -> Criterion | None:
-    """The loss of a head; None is the usual one."""
+    """Return the loss of a head; None is the usual one."""
     if not recipe.vanish:
         return head.criterion
     watched = _vanishing_part(head)
@@ -278,11 +236,6 @@ def _vanishing_part(head: Head) -> Any:
     part: Any = getattr(head, "polynomials", None) if head.from_ideals else None
     # A VI-Net that 0.2 saved does not know the classes.
     return part if part is not None and part.owners is not None else None
-
-
-def _lay_out(module: Any, layout: torch.memory_format) -> Any:
-    """The module, its weights in another layout; the stubs of ``to`` do not know the keyword."""
-    return module.to(memory_format=layout)
 
 
 @flat(recipe=TrainingOptions)
@@ -318,15 +271,16 @@ def train_classifier(
     one_of("train_classifier", "memory_format", memory_format, LAYOUTS)
     if recipe.vanish:
         raise ValueError("vanish is for heads of polynomials: leave it out of train_classifier.")
+    recipe = _distilling(recipe, teacher, teacher is not None)
+    device = torch.device(device)
     model.to(device)
-    return _fit_whole(
-        model,
-        data,
-        _distilling(recipe, teacher, teacher is not None),
-        memory_format=memory_format,
-        teacher=teacher,
-        device=torch.device(device),
-        directory=directory,
-        stage="training the backbone",
-        progress=progress,
-    )
+    with _inputs_of(model, data, recipe, memory_format, teacher, device) as feed:
+        return fit(
+            model,
+            feed,
+            recipe,
+            directory=directory,
+            device=device,
+            stage="training the backbone",
+            progress=progress,
+        )
