@@ -453,6 +453,9 @@ SHORT_CUT = "pool"
 SHORT_HEADS = ("linear, flat", "MLP", "linear, components", "random monomials")
 
 
+NORMS = {"||_2,1": "‖₂,₁", "||_2": "‖₂", "||": "‖", "^T": "ᵀ"}
+
+
 def render(name: str) -> str:
     """The table of one result file, with a line on where it was made."""
     record = read_json(RESULTS / f"{FILES.get(name, name)}.json")
@@ -467,6 +470,9 @@ def _shown(row: dict[str, Any]) -> dict[str, Any]:
     known = {key: value for key, value in row.items() if value is not None}
     if "method" in known:  # of maps that explain a product head, which vinets 0.2 called VI-Net
         known["method"] = known["method"].replace("VI-Net", ProductsHead.label)
+    for old, new in NORMS.items():  # in the theorem's quantities, as vinets 0.2 wrote them
+        if "quantity" in known:
+            known["quantity"] = known["quantity"].replace(old, new)
     return {key: 10**v if key.startswith("log10_tau") else v for key, v in known.items()}
 
 

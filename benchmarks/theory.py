@@ -179,7 +179,7 @@ def complexity_rows(each: Examined) -> list[dict[str, Any]]:
             "layers": len(found.layers),
             "log10_product": found.log10_product,
             "log10_R": found.log10_R,
-            "converged": found.converged,
+            "converged": all(layer.converged for layer in found.layers),
             "largest_kernel_excess": max(excess),
             "seconds": each.seconds[i],
             "accuracy_points": 100 * each.accuracies[i],

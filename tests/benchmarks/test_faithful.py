@@ -31,14 +31,6 @@ def test_true_contributions_are_more_faithful_than_any_other_order():
         assert (best[1] >= other[1]).all() and (other[1] >= worst[1]).all()
 
 
-def test_a_constant_network_has_its_probability_as_area():
-    deleted, inserted = faithfulness(
-        lambda x: x.new_zeros(len(x), 4), IMAGES, IMAGES[:, 0], ANSWERS, BLANK
-    )
-    torch.testing.assert_close(deleted, torch.full((5,), 0.25).double())
-    torch.testing.assert_close(inserted, deleted)
-
-
 def test_curves_begin_and_end_at_the_image_and_at_nothing():
     deleted, inserted = faithfulness(network, IMAGES, IMAGES[:, 0], ANSWERS, BLANK, steps=1)
     whole, none = (network(one).softmax(1)[:, 1].double() for one in (IMAGES, BLANK))

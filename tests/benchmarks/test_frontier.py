@@ -10,13 +10,12 @@ import pytest
 
 from benchmarks.rivals.figure import left_out, save
 from benchmarks.rivals.frontier import COSTS, compared, frontier, frontier_table, name_of
-from benchmarks.rivals.plan import PLANS, RECIPES, SIZES, TRIED, choice, rival
+from benchmarks.rivals.plan import PLANS, RECIPES, SIZES, TRIED, rival
 from benchmarks.rivals.table import choice_table
 from benchmarks.rivals.train import FOLDER, Result, RivalRecord
 from benchmarks.tuning import early, variants
 from vinets.core.files import write_json
 from vinets.core.plain import as_plain, changes
-from vinets.report import markdown
 from vinets.runs.store import Store, TrialRecord
 from vinets.runs.trial import TrainingFacts, TrialResult
 
@@ -49,7 +48,12 @@ def test_the_frontier_is_what_no_other_beats(key):
         better = one["accuracy"] - other["accuracy"]
         return gain >= 0 and better >= 0 and (gain > 0 or better > 0)
 
-    found = frontier(rows, cost)
+    # Longer training and unknown costs are no part of it.
+    others = [
+        {"epochs": 100, "accuracy": 99.0, key: 1},
+        {"epochs": 24, "accuracy": 99.0, key: None},
+    ]
+    found = frontier([*rows, *others, {"kind": "classic", key: 1}], cost)
     places = {(row[key], row["accuracy"]) for row in found}
     assert len(places) == len(found) > 2
     for row in rows:
@@ -57,33 +61,17 @@ def test_the_frontier_is_what_no_other_beats(key):
         assert ((row[key], row["accuracy"]) in places) == is_best
 
 
-def test_longer_training_and_unknown_costs_are_no_part_of_the_frontier():
-    rows = [
-        {"epochs": 24, "accuracy": 90.0, "parameters": 5},
-        {"epochs": 100, "accuracy": 95.0, "parameters": 5},
-        {"epochs": 24, "accuracy": 95.0, "parameters": None},
-        {"kind": "classic", "parameters": 1},  # measured only
-    ]
-    assert frontier(rows, BY_KEY["parameters"]) == rows[:1]
-
-
-def test_only_planned_recipes_stand_beside_each_other(tmp_path):
+def test_planned_recipes_stand_beside_each_other_with_speeds_of_two_machines(tmp_path):
     usual = rival("resnet18", "classic", model="resnet20")
-    other = replace(usual, recipe=replace(usual.recipe, learning_rate=0.017))
     write(tmp_path, usual, 0.90)
-    write(tmp_path, other, 0.99)
-    found = compared([tmp_path])
-    assert [row["accuracy"] for row in found if row["kind"] == "classic"] == [pytest.approx(90)]
-    assert {row["kind"] for row in found} == {"classic", "public"}
-
-
-def test_speeds_of_two_machines_meet_in_one_row(tmp_path):
-    write(tmp_path, rival("resnet18", "classic", model="resnet20"), 0.90)
+    write(tmp_path, replace(usual, recipe=replace(usual.recipe, learning_rate=0.017)), 0.99)
     base = {"architecture": "resnet20", "kind": "classic", "parameters": 1000}
     for part, value in (("device", {"median": 70.0}), ("cpu", {"median": 7.0}), ("training", 500)):
         speeds = [base | {part: value}]
         write_json(tmp_path / f"{part}.json", {"given": "resnet18", "speeds": speeds})
-    rows = {row["kind"]: row for row in compared([tmp_path]) if row["network"] == "resnet20"}
+    found = compared([tmp_path])
+    assert [row["accuracy"] for row in found if row["kind"] == "classic"] == [pytest.approx(90)]
+    rows = {row["kind"]: row for row in found if row["network"] == "resnet20"}
     assert rows["classic"]["device"] == 70.0 and rows["classic"]["cpu"] == 7.0
     assert rows["classic"]["alone_seconds"] == 24 * 50_000 / 500
     assert rows["public"]["cpu"] == 7.0 and rows["public"].get("alone_seconds") is None
@@ -103,14 +91,6 @@ def test_no_recipe_is_better_on_held_out_images_by_more_than_chance():
     for kind in ("classic", "narrow"):
         apart = max(means[kind].values()) - means[kind][RECIPES[kind].learning_rate]
         assert apart < (0.4**2 + 0.7**2) ** 0.5  # one standard error of such a sum
-
-
-def test_a_choice_that_was_not_tried_stays_empty(tmp_path):
-    write(tmp_path, choice("resnet18", "ResNet-20", "learning rate 0.2"), 0.9)
-    write(tmp_path, choice("resnet18", "narrow, 0.40M", "learning rate 0.1"), 0.8)
-    text = markdown(choice_table(tmp_path)[0])
-    assert "| ResNet-20 |  | 90.00 |" in text and "| narrow, 0.40M | 80.00 |  |" in text
-    assert "resnet34" not in text and "0.8" not in text
 
 
 def test_the_table_names_the_costs_of_the_frontier(tmp_path):

@@ -42,9 +42,6 @@ def test_a_plan_has_every_study_at_every_place_with_every_seed(where):
         assert {group.trial.recipe.trained for group in here} == {"backbone"}
     for group in found:
         assert {row for row, _ in group.arms} == set(study.STUDIES[group.study][0])
-
-
-def test_every_contrast_is_measured():
     for name, pairs in study.CONTRASTS.items():
         assert {way for pair in pairs for way in pair} <= set(study.STUDIES[name][1])
 

@@ -48,16 +48,13 @@ def setup():
     return Setup("resnet18", model, DataSplit("noise", data, data), CPU)
 
 
-def test_every_rival_has_its_own_name_and_is_read_back():
+def test_rivals_have_names_of_their_own_and_learn_for_equal_epochs():
     different = {json.dumps(changes(one)) for one in EVERY}
     assert len({one.name for one in EVERY}) == len(different)
     for one in EVERY:
         assert from_plain(Rival, json.loads(json.dumps(changes(one)))) == one
-
-
-def test_all_but_the_uncut_network_learn_from_it_for_equal_epochs():
-    trained = [one for one in EVERY if one.kind != "uncut"]
-    assert {(one.recipe.epochs, one.recipe.distill) for one in trained} == {(24, 0.7)}
+    trained = [one.recipe for one in EVERY if one.kind != "uncut"]
+    assert {(recipe.epochs, recipe.distill) for recipe in trained} == {(24, 0.7)}
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -85,21 +82,14 @@ def test_a_pruned_network_has_its_size_and_the_given_one_keeps_its_own(scope):
     assert all(count % 4 == 0 for count in counts)
     kept = less.layer1[0].conv1.weight.flatten(1).norm(dim=1)
     assert len(kept) <= 16 and bool((kept > 0).all())
-
-
-def test_a_network_that_is_small_enough_is_left_as_it_is_and_copied():
-    pytest.importorskip("torch_pruning")
-    given = create_model("resnet18", 10, width=0.125)
-    same = pruned(given, 11_000_000, "uniform")
-    assert same is not given and parameters(same) == parameters(given)
+    same = pruned(given, 11_000_000, scope)  # it is small enough, and still a copy
+    assert same is not given and parameters(same) == whole
 
 
 class After(Until):
-    """Time is over after so many steps."""
+    """Time is over after four steps."""
 
-    def __init__(self, steps: int) -> None:
-        super().__init__(float("inf"))
-        self.left = steps
+    left = 4
 
     def advance(self, count: int = 1, note: str = "") -> None:
         self.left -= count
@@ -116,19 +106,16 @@ def test_a_rival_goes_on_where_its_time_was_over(setup, tmp_path):
     whole, parts = call_in(tmp_path / "whole"), call_in(tmp_path / "parts")
     carry_out(one, setup, whole, Until(float("inf")))
     with pytest.raises(OutOfTimeError):
-        carry_out(one, setup, parts, After(4))  # two steps are an epoch
+        carry_out(one, setup, parts, After(float("inf")))  # two steps are an epoch
     assert parts.missing([one]) == [one] and any(parts.folder.rglob("checkpoint.safetensors"))
     carry_out(one, setup, parts, Until(float("inf")))
     assert parts.missing([one]) == [] and not any(parts.folder.rglob("checkpoint.safetensors"))
     results = [json.loads(call.path(one).read_text())["result"] for call in (whole, parts)]
     assert results[0] | {"seconds": 0} == results[1] | {"seconds": 0}
     assert results[0]["epochs"] == 2 and results[0]["parameters"] == 272_474
-
-
-def test_the_uncut_network_is_tested_as_it_is(setup, tmp_path):
-    one, call = small("uncut"), call_in(tmp_path)
-    carry_out(one, setup, call, Until(float("inf")))
-    result = json.loads(call.path(one).read_text())["result"]
+    uncut = small("uncut")  # is tested as it is
+    carry_out(uncut, setup, whole, Until(float("inf")))
+    result = json.loads(whole.path(uncut).read_text())["result"]
     assert result["accuracy"] == result["uncut"] == setup.accuracy and result["epochs"] == 0
 
 
@@ -166,19 +153,19 @@ def test_rows_are_means_over_seeds_with_the_speed_of_their_architecture(setup, t
 
 
 def test_rates_of_a_thread_are_those_of_its_own_time():
-    class Work(nn.Module):
-        def __init__(self, busy: float, waits: float) -> None:
-            super().__init__()
-            self.busy, self.waits = busy, waits
-
-        def forward(self, image):
-            end = time.thread_time() + self.busy
+    def work(busy: float, waits: float) -> nn.Module:
+        def forward(image):
+            end = time.thread_time() + busy
             while time.thread_time() < end:
                 pass
-            time.sleep(self.waits)  # as if another process had the core
+            time.sleep(waits)  # as if another process had the core
             return image
 
-    networks = {"quick": Work(0.001, 0.0), "slow": Work(0.004, 0.0), "disturbed": Work(0.001, 0.01)}
+        network = nn.Identity()
+        network.forward = forward
+        return network
+
+    networks = {"quick": work(0.001, 0.0), "slow": work(0.004, 0.0), "disturbed": work(0.001, 0.01)}
     rates = thread_rates(networks, torch.zeros(1), repeats=3, seconds=0.02)
     assert all(len(found) == 3 for found in rates.values())
     quick, slow, disturbed = (max(found) for found in rates.values())

@@ -27,12 +27,12 @@ KINDS = {
 @pytest.fixture(scope="module")
 def nets():
     torch.manual_seed(0)
-    model, made = digits_cnn(), {}
+    model, networks = digits_cnn(), {}
     for kind, options in KINDS.items():
         net, _ = build(model, DATA.train, "pool", per_class=30, progress=None, **options)
         fine_tune(net, DATA.train, epochs=1, progress=None)
-        made[kind] = net.folded()
-    return made
+        networks[kind] = net.folded()
+    return networks
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -52,13 +52,11 @@ def test_contributions_and_the_middle_are_the_margin_of_the_network(nets, kind):
     for one in found.generators:
         change = one.weight * (one.value - one.middle)
         assert one.contribution == pytest.approx(change, abs=1e-9)
-
-
-def test_every_polynomial_listed_leaves_nothing_to_others(nets):
-    net = nets["global"]
-    found = explain(net, IMAGE, DATA, per_class=10, top=10_000)
-    assert len(found.generators) == found.count
-    assert found.others == pytest.approx(0, abs=1e-9)
+    alone = explain(net, IMAGE[0], DATA, per_class=20, top=10_000)  # an image without a batch
+    assert alone.margin == found.margin and len(alone.generators) == alone.count
+    assert alone.others == pytest.approx(0, abs=1e-9)
+    if kind == "global":  # it sees all positions at once
+        assert found.map is None and all(one.map is None for one in found.generators)
 
 
 @pytest.mark.parametrize("kind", ["products", "local"])
@@ -88,18 +86,11 @@ def test_a_position_of_the_map_is_where_it_is_drawn(nets):
             return made
 
     changed = CutNetwork(Cornered(net.backbone), net.reader, net.head, net.record)
-    options = {"per_class": 20, "against": None}
-    before = explain(net, IMAGE, DATA, **options)
-    options["against"] = before.next
-    after = explain(changed, IMAGE, DATA, **options)
+    before = explain(net, IMAGE, DATA, per_class=20)
+    after = explain(changed, IMAGE, DATA, per_class=20, against=before.next)
     assert after.answer == before.answer
     moved = np.abs(np.array(after.map) - np.array(before.map)) > 1e-6
     assert np.argwhere(moved).tolist() == [[0, 3]]
-
-
-def test_a_global_head_has_no_map(nets):
-    found = explain(nets["global"], IMAGE, DATA, per_class=10)
-    assert found.map is None and all(one.map is None for one in found.generators)
 
 
 def test_the_middle_is_the_mean_margin_of_both_classes(nets):
@@ -171,12 +162,6 @@ def test_what_cannot_be_explained_is_refused(nets):
     blind = CutNetwork(net.backbone, net.reader, net.head, replace(net.record, preprocessing=None))
     with pytest.raises(ValueError, match="no preprocessing on record"):
         explain(blind, "digit.png", DATA)
-
-
-def test_an_image_without_a_batch_is_the_same(nets):
-    net = nets["local"]
-    one, same = (explain(net, x, DATA, per_class=10) for x in (IMAGE, IMAGE[0]))
-    assert one.margin == same.margin
 
 
 @pytest.mark.parametrize("kind", KINDS)

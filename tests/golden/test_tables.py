@@ -39,6 +39,8 @@ LABELS = {
     "OAVI-CG 1.46, OAVI-AGD 1.71": (
         "OAVI-CG from least squares 1.46, OAVI-AGD from least squares 1.71"
     ),
+    "^T‖_2,1": "ᵀ‖₂,₁",
+    "‖_2": "‖₂",
     **pretrained.RENAMED,
 }
 # How rows begin that 0.2 had not.

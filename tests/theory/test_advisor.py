@@ -13,7 +13,7 @@ from vinets.algebra.terms import TermSet
 from vinets.latent.cut import truncate
 from vinets.models import digits_cnn
 from vinets.models.networks import BasicBlock
-from vinets.theory.advisor import Region, Split, advise, split_at
+from vinets.theory.advisor import Region, Split, advise, power_of_ten, split_at
 from vinets.theory.bounds import encode, kappa, matrix_norms, polynomial_bounds
 from vinets.theory.complexity import spectral_complexity
 from vinets.theory.norms import Complexity, LayerNorms
@@ -222,6 +222,13 @@ def test_where_nothing_fits_a_sentence_says_why():
     assert advice.setting is None and not any(row.fits for row in advice.path)
     assert "10 polynomials over 16 monomials of degree 1" in advice.sentence
     assert "product of norms of 10^1.48 only" in advice.sentence
+
+
+@pytest.mark.parametrize("log10", [-7.31, -3.9, -0.0001, 0.0, 1.4199, 5.9999, 6.0, 12.345])
+def test_powers_are_rounded_down_by_little(log10):
+    text = power_of_ten(log10)
+    shown = float(text[3:]) if text.startswith("10^") else math.log10(float(text))
+    assert log10 - 0.11 < shown <= log10 + 1e-6
 
 
 @pytest.mark.parametrize(

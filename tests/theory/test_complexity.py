@@ -10,9 +10,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from vinets import baselines, build, collect
+from vinets import build, collect
 from vinets.data import digits
-from vinets.heads import Head, PolynomialHead, PooledHead, VanishingOptions
+from vinets.heads import Head, PooledHead
 from vinets.models import digits_cnn
 from vinets.models.networks import BasicBlock
 from vinets.theory.bounds import encode_polynomials
@@ -60,7 +60,7 @@ def test_r_is_the_definition_with_numpy():
     assert pytest.approx(product * total**1.5, rel=1e-6) == found.R
     assert found.log10_R == pytest.approx(math.log10(found.R))
     assert sum(found.shares) == pytest.approx(1)
-    assert found.converged
+    assert all(layer.converged for layer in found.layers)
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def agree(head: Head, shape: tuple[int, int], matrices: list[Tensor]) -> None:
     """Hold the norms of a head against those of its dense matrices."""
     for layer, matrix in zip(head_norms(head, shape).layers, matrices, strict=True):
         assert layer.spectral == pytest.approx(np.linalg.norm(matrix.numpy(), 2), rel=1e-6)
-        assert layer.two_one == pytest.approx(float(matrix.norm(dim=1).sum()), rel=1e-6)
+        assert layer.two_one == pytest.approx(float(matrix.norm(dim=1).sum()), rel=1e-9)
 
 
 @pytest.mark.parametrize("variant", ["tanh-pca", "pca-tanh", "unpruned"])
@@ -187,14 +187,6 @@ def test_variables_beyond_one_cost_their_power(latents):
         growth = found.head.variables_bound ** (found.head.bounds.size.degree - 1)
         assert pytest.approx(found.whole.R * max(1.0, growth)) == found.guaranteed.R
     assert cut_complexity(tame).head.variables_bound == 1
-
-
-def test_baselines_have_a_complexity_too(latents):
-    options = VanishingOptions(**GLOBAL)
-    for name, baseline in baselines(latents, options=options).items():
-        found = cut_complexity(baseline)
-        assert 0 < found.whole.R < math.inf, name
-        assert (found.head.bounds is None) != isinstance(baseline.head, PolynomialHead)
 
 
 def test_a_pooled_head_is_its_dense_matrix():

@@ -64,18 +64,14 @@ def test_norms_are_those_of_the_dense_matrix(layer, shape):
     torch_norm = torch.linalg.svdvals(torch.from_numpy(dense(layer, shape)))[0].item()
     found = spectral_norm(layer, shape)
     assert found.converged
-    assert found.value == pytest.approx(torch_norm, rel=1e-3)
+    # Those that the Fourier transform diagonalises are exact to rounding.
+    precision = 1e-3 if found.iterations or isinstance(layer, nn.Linear) else 1e-10
+    assert found.value == pytest.approx(torch_norm, rel=precision)
     assert found.value <= torch_norm * (1 + 1e-10) and torch_norm <= found.upper * (1 + 1e-10)
+    assert kernel_bound(layer) >= torch_norm * (1 - 1e-12)
     rows = (dense(layer, shape) ** 2).sum(1) ** 0.5
     assert two_one_norm(layer, shape) == pytest.approx(rows.sum(), rel=1e-10)
     assert row_norms(layer, shape).flatten().numpy() == pytest.approx(rows, rel=1e-10)
-
-
-@pytest.mark.filterwarnings("ignore:Using padding='same'")
-@pytest.mark.parametrize(("layer", "shape"), list(layers()), ids=str)
-def test_the_kernel_bound_is_above_the_norm(layer, shape):
-    matrix = torch.from_numpy(dense(layer, shape))
-    assert kernel_bound(layer) >= torch.linalg.svdvals(matrix)[0].item() * (1 - 1e-12)
 
 
 def test_without_its_factor_the_reshaped_kernel_is_no_bound():
@@ -86,21 +82,6 @@ def test_without_its_factor_the_reshaped_kernel_is_no_bound():
     assert reshaped < norm < kernel_bound(layer)
     assert kernel_bound(layer) == pytest.approx(9)
     assert norm == pytest.approx((1 + 2 * torch.cos(torch.tensor(torch.pi / 33)).item()) ** 2, 1e-3)
-
-
-@pytest.mark.parametrize("options", CIRCULAR[:4])
-def test_fourier_and_dense_agree_to_rounding(options):
-    layer = make(options, "circular")
-    found = spectral_norm(layer, SHAPE)
-    exact = torch.linalg.svdvals(torch.from_numpy(dense(layer, SHAPE)))[0].item()
-    assert found.iterations == 0
-    assert found.value == pytest.approx(exact, rel=1e-10)
-
-
-def test_the_orientation_is_rows_of_w():
-    layer = nn.Linear(3, 2)
-    layer.weight.data.copy_(torch.tensor([[1.0, 1.0, 1.0], [0.0, 0.0, 0.0]]))
-    assert two_one_norm(layer, (3,)) == pytest.approx(3**0.5)  # columns would give 3
 
 
 def test_a_zero_layer_and_one_with_equal_singular_values():

@@ -18,7 +18,6 @@ from vinets.report.figures import COLORS
 from vinets.report.formats import number
 from vinets.report.values import Page, Table
 from vinets.theory import Advice, Complexity, LayerNorms, Split, Study, advise, study
-from vinets.theory.advisor import power_of_ten
 from vinets.theory.bounds import PolynomialBounds
 from vinets.theory.page import (
     corollary_sentence,
@@ -158,13 +157,6 @@ def test_stars_mark_what_fits_at_the_tau_of_the_advice(found):
     first, *_, last = (list(row.values.values()) for row in advice.rows)
     assert first == [1280, 512, "10*", "1", "0.1", "0.01", "0.001"]
     assert len(advice.rows) == 8 and last[:2] == [10, 16]
-
-
-@pytest.mark.parametrize("log10", [-7.31, -3.9, -0.0001, 0.0, 1.4199, 5.9999, 6.0, 12.345])
-def test_powers_are_rounded_down_by_little(log10):
-    text = power_of_ten(log10)
-    shown = float(text[3:]) if text.startswith("10^") else torch.tensor(float(text)).log10().item()
-    assert log10 - 0.11 < shown <= log10 + 1e-6
 
 
 @pytest.mark.pages

@@ -38,17 +38,17 @@ VARIABLES = (
 )
 
 
-def explain_page(why: Explanation, title: str, command: str = "") -> Page:
+def explain_page(reasons: Explanation, title: str, command: str) -> Page:
     """Return the page of an explanation; the command says how to repeat it."""
-    share = why.probabilities
-    same = sum(one.label == why.answer for one in why.neighbours)
-    nearest = f"{same} of {len(why.neighbours)}"
+    share = reasons.probabilities
+    same = sum(one.label == reasons.answer for one in reasons.neighbours)
+    nearest = f"{same} of {len(reasons.neighbours)}"
     facts = Facts(
         (
-            ("answer", why.answer, f"{number(share[why.answer], '.2%')} likely"),
-            ("next class", why.next, f"{number(share[why.next], '.2%')} likely"),
-            ("margin", number(why.margin, ".2f"), "logit of the answer less that of the next"),
-            ("nearest examples", nearest, f"are of class {why.answer}"),
+            ("answer", reasons.answer, f"{number(share[reasons.answer], '.2%')} likely"),
+            ("next class", reasons.next, f"{number(share[reasons.next], '.2%')} likely"),
+            ("margin", number(reasons.margin, ".2f"), "logit of the answer less that of the next"),
+            ("nearest examples", nearest, f"are of class {reasons.answer}"),
         )
     )
     components = Table.from_rows(
@@ -65,33 +65,32 @@ def explain_page(why: Explanation, title: str, command: str = "") -> Page:
                 (one.value - one.mean) / one.std if one.std else None,
                 f"{one.highest_on} / {one.lowest_on}",
             )
-            for one in why.components
+            for one in reasons.components
         ],
     )
     sections = [
-        Section("Where", _where(why)),
-        Section(f"What decided for {why.answer} and not {why.next}", _what(why)),
+        Section("Where", _where(reasons)),
+        Section(f"What decided for {reasons.answer} and not {reasons.next}", _what(reasons)),
         Section("The variables in these polynomials", (VARIABLES, components)),
-        Section("The nearest training examples", _nearest(why)),
+        Section("The nearest training examples", _nearest(reasons)),
+        Section("How to repeat it", (Code(command),)),
     ]
-    if command:
-        sections.append(Section("How to repeat it", (Code(command),)))
     return Page(title, (facts,), tuple(sections))
 
 
 # --- sections ---------------------------------------------------------------------------------
 
 
-def _where(why: Explanation) -> tuple[Block, ...]:
+def _where(reasons: Explanation) -> tuple[Block, ...]:
     """Return the image, what every position adds to the margin, and the gradients."""
     image: list[Block] = []
     gradients: list[Block] = []
-    if why.picture is not None:
-        draw = partial(_draw_images, [(why.picture, "")])
+    if reasons.picture is not None:
+        draw = partial(_draw_images, [(reasons.picture, "")])
         image.append(Drawing("image", "The image.", "The image.", draw, MAP_INCHES))
-    if why.pixels is not None and why.picture is not None:
-        side = max(1, -(-max(why.pixels.shape) // MAX_SQUARES))
-        padded = np.pad(why.pixels, [(0, -n % side) for n in why.pixels.shape])
+    if reasons.pixels is not None and reasons.picture is not None:
+        side = max(1, -(-max(reasons.pixels.shape) // MAX_SQUARES))
+        padded = np.pad(reasons.pixels, [(0, -n % side) for n in reasons.pixels.shape])
         rows, columns = (n // side for n in padded.shape)
         squares = padded.reshape(rows, side, columns, side).sum((1, 3))
         caption = (
@@ -99,76 +98,76 @@ def _where(why: Explanation) -> tuple[Block, ...]:
             "squares: these follow the image through the backbone."
         )
         alt = "Heat map of the integrated gradients of the margin."
-        draw = partial(_draw_map, squares, why)
+        draw = partial(_draw_map, squares, reasons)
         gradients.append(Drawing("pixels", alt, caption, draw, MAP_INCHES))
-    if why.map is None:
+    if reasons.map is None:
         text = (
             "The polynomials of this network see the whole map at once, so that no part of the "
             "margin belongs to one position. Local heads and products have a map."
         )
         return (text, Beside((*image, *gradients)))
     text = "Positions are those of the latents. "
-    if why.sees is not None and why.picture is not None:
-        (height, width), (high, wide) = why.picture.shape[:2], why.sees
+    if reasons.sees is not None and reasons.picture is not None:
+        (height, width), (high, wide) = reasons.picture.shape[:2], reasons.sees
         text += f"A position in the middle sees {high} by {wide} of {height} by {width} pixels, "
         if high >= height and wide >= width:
             text += "all of them: hold the map against the integrated gradients. "
         else:
             text += "and not just the square that it is drawn on. "
     text += "All of them together are the margin less that of the middle of the two classes, "
-    text += f"{number(why.margin - why.middle, LOGITS)} logits"
-    if why.outside:
-        text += f", with {number(why.outside, LOGITS)} of tokens outside"
-    positions = f"{len(why.map)} by {len(why.map[0])} positions"
+    text += f"{number(reasons.margin - reasons.middle, LOGITS)} logits"
+    if reasons.outside:
+        text += f", with {number(reasons.outside, LOGITS)} of tokens outside"
+    positions = f"{len(reasons.map)} by {len(reasons.map[0])} positions"
     maps: list[Block] = [
         Drawing(
             "map",
             f"Heat map of what every position adds to the margin, {positions}.",
-            f"What each of {positions} adds to the margin: red for {why.answer}, blue for "
-            f"{why.next}.",
-            partial(_draw_map, np.array(why.map), why),
+            f"What each of {positions} adds to the margin: red for {reasons.answer}, blue for "
+            f"{reasons.next}.",
+            partial(_draw_map, np.array(reasons.map), reasons),
             MAP_INCHES,
         )
     ]
-    for one in why.generators[: 1 if gradients else 2]:
+    for one in reasons.generators[: 1 if gradients else 2]:
         if one.map is not None:
             caption = f"Polynomial p{one.index} alone, {number(one.contribution, LOGITS)} logits."
             alt = f"Heat map of polynomial {one.index}."
-            draw = partial(_draw_map, np.array(one.map), why)
+            draw = partial(_draw_map, np.array(one.map), reasons)
             maps.append(Drawing(f"map-{one.index}", alt, caption, draw, MAP_INCHES))
     return (f"{text}.", Beside((*image, maps[0])), Beside((*gradients, *maps[1:])))
 
 
-def _what(why: Explanation) -> tuple[Block, ...]:
+def _what(reasons: Explanation) -> tuple[Block, ...]:
     """Return the margin as a sum, and the polynomials that count most in it."""
     text = (
         "The margin is a sum over the polynomials. Each is compared with its mean over training "
-        f"examples of {why.answer} and {why.next}, the middle of the two classes: so a "
+        f"examples of {reasons.answer} and {reasons.next}, the middle of the two classes: so a "
         "polynomial that vanishes here but not on the other class counts, too. Main terms are "
         "those that vary most over the training examples."
     )
-    listed = sum(one.contribution for one in why.generators)
+    listed = sum(one.contribution for one in reasons.generators)
     parts: list[tuple[Value, ...]] = [
-        (f"middle of {why.answer} and {why.next}", why.middle),
-        (f"the {len(why.generators)} polynomials below", listed),
-        (f"the other {why.count - len(why.generators):,} polynomials", why.others),
+        (f"middle of {reasons.answer} and {reasons.next}", reasons.middle),
+        (f"the {len(reasons.generators)} polynomials below", listed),
+        (f"the other {reasons.count - len(reasons.generators):,} polynomials", reasons.others),
     ]
-    parts += [("linear path", why.path)] * bool(why.path)
-    parts.append(("margin", why.margin))
+    parts += [("linear path", reasons.path)] * bool(reasons.path)
+    parts.append(("margin", reasons.margin))
     columns: tuple[Column, ...] = (Column("part"), Column("logits", format=LOGITS))
     total = Table.from_rows("sum", "The margin as a sum, in logits", columns, parts)
     columns = (
         Column("name", "polynomial"),
         Column("contribution", "adds to the margin", LOGITS, short="adds"),
         Column("value", "value here", ".3g", short="here"),
-        Column("answer", f"median on {why.answer}", ".3g"),
-        Column("next", f"median on {why.next}", ".3g"),
+        Column("answer", f"median on {reasons.answer}", ".3g"),
+        Column("next", f"median on {reasons.next}", ".3g"),
         Column("others", "on other classes", ".3g", short="others"),
         Column("smallest", "smallest on"),
         Column("terms", "main terms"),
     )
     rows = []
-    for one in why.generators:
+    for one in reasons.generators:
         medians = {name: spread.quantiles[2] for name, spread in one.spreads.items()}
         facts = {"name": f"p{one.index}", "contribution": one.contribution, "value": one.value}
         facts |= {"smallest": one.smallest_on, "terms": one.polynomial}
@@ -178,25 +177,25 @@ def _what(why: Explanation) -> tuple[Block, ...]:
         "spreads",
         "Values of every polynomial on three groups of training examples, and on the image; the "
         "table holds medians.",
-        f"Each polynomial on training examples of {why.answer} (red), {why.next} (blue) and "
-        "all other classes (grey): 5 to 95 %, 25 to 75 % and median. The long line is the image. "
-        "Every polynomial has its own scale.",
-        partial(_draw_spreads, why.generators),
-        (4.4, 0.9 + 0.5 * len(why.generators)),
+        f"Each polynomial on training examples of {reasons.answer} (red), {reasons.next} (blue) "
+        "and all other classes (grey): 5 to 95 %, 25 to 75 % and median. The long line is the "
+        "image. Every polynomial has its own scale.",
+        partial(_draw_spreads, reasons.generators),
+        (4.4, 0.9 + 0.5 * len(reasons.generators)),
     )
     return (text, total, Table("generators", caption, columns, tuple(rows)), strips)
 
 
-def _nearest(why: Explanation) -> tuple[Block, ...]:
+def _nearest(reasons: Explanation) -> tuple[Block, ...]:
     """Return the nearest training examples, with their pictures where they have some."""
     text = (
-        f"By the distance between latents, among {number(why.examples, ',')} training examples. "
-        "They did not take part in the decision."
+        f"By the distance between latents, among {number(reasons.examples, ',')} training "
+        "examples. They did not take part in the decision."
     )
     columns = [Column("example", format=","), Column("class"), Column("distance", format=".4g")]
-    rows = [(one.index, one.label, one.distance) for one in why.neighbours]
+    rows = [(one.index, one.label, one.distance) for one in reasons.neighbours]
     table = Table.from_rows("neighbours", "Nearest training examples", columns, rows)
-    pictures = [(one.picture, one.label) for one in why.neighbours if one.picture is not None]
+    pictures = [(one.picture, one.label) for one in reasons.neighbours if one.picture is not None]
     if not pictures:
         return (text, table)
     alt = "The nearest training examples: " + ", ".join(label for _, label in pictures) + "."
@@ -222,12 +221,12 @@ def _draw_images(pictures: list[tuple[np.ndarray, str]], ax: Axes) -> None:
     ax.set_axis_off()
 
 
-def _draw_map(values: np.ndarray, why: Explanation, ax: Axes) -> None:
+def _draw_map(values: np.ndarray, reasons: Explanation, ax: Axes) -> None:
     """Draw contributions over the image, which is pale: on black, all colours are dark."""
-    height, width = values.shape if why.picture is None else why.picture.shape[:2]
+    height, width = values.shape if reasons.picture is None else reasons.picture.shape[:2]
     around = (-0.5, width - 0.5, height - 0.5, -0.5)
-    if why.picture is not None:
-        grey = 0.45 + 0.55 * np.repeat(why.picture.mean(2, keepdims=True), 3, axis=2)
+    if reasons.picture is not None:
+        grey = 0.45 + 0.55 * np.repeat(reasons.picture.mean(2, keepdims=True), 3, axis=2)
         ax.imshow(grey, extent=around, interpolation="nearest")
     most = np.abs(values).max() or 1.0
     drawn = ax.imshow(

@@ -53,7 +53,7 @@ from vinets.heads.block_layer import BlockPolynomialLayer
 from vinets.heads.polynomial_layer import PolynomialLayer
 from vinets.theory.norms import Complexity, LayerNorms, largest_of
 
-MAX_ENTRIES = 2**27  # of W_M before merging, about 3 GiB of indices and values
+MAX_ENTRIES = 2**27  # entries of W_M before merging, about 3 GiB of indices and values
 ROUNDING = 1e-9  # relative excess over a bound that rounding may cause where it is attained
 
 

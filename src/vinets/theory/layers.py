@@ -69,7 +69,7 @@ class Layer:
 
     name: str
     operator: LinearLayer  # in float64, with batch normalisation folded in
-    input_shape: tuple[int, ...]  # of one example
+    input_shape: tuple[int, ...]  # that of one example
     output_shape: tuple[int, ...]
     lipschitz: float = 1.0  # constant of everything that follows, up to the next layer
     role: Literal["plain", "fork", "carry", "join"] = "plain"

@@ -120,11 +120,6 @@ class Complexity:
         total = self.total or 1.0  # without a sum, every term is zero
         return tuple(layer.term / total for layer in self.layers)
 
-    @property
-    def converged(self) -> bool:
-        """Whether every spectral norm reached its tolerance."""
-        return all(layer.converged for layer in self.layers)
-
     def to_dict(self) -> dict[str, Any]:
         """Return plain numbers and names, for JSON."""
         parts = zip(self.layers, self.shares, strict=True)
