@@ -14,12 +14,11 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from vinets import baselines, build, collect
+from vinets import build
 from vinets.data import digits
-from vinets.heads import HEADS
 from vinets.models import digits_cnn, resnet18, save_weights, source_of
 from vinets.models.facts import input_fields
-from vinets.networks import CutNetwork, VINet
+from vinets.networks import VINet
 from vinets.networks.files import UncutNetwork, read_uncut, write_uncut
 from vinets.training import fine_tune
 
@@ -107,19 +106,6 @@ def test_a_loaded_network_can_be_trained_on(folder):
     before = again.head.linear.weight.detach().clone()
     fine_tune(again, DIGITS.train, epochs=1, progress=None)
     assert not torch.equal(again.head.linear.weight, before)
-
-
-@pytest.mark.parametrize("kind", ["vanishing", "local"])
-def test_baselines_are_saved_and_are_no_vi_nets(tmp_path, kind):
-    latents = collect(digits_cnn(), DIGITS.train, "relu3", per_class=20, progress=None)
-    options = HEADS[kind].Options(components=8, keep=4, monomials=32)
-    images = DIGITS.test.example(6)
-    for name, baseline in baselines(latents, kind, options).items():
-        baseline.eval().save_pretrained(tmp_path / name)
-        again = CutNetwork.from_pretrained(tmp_path / name)
-        assert torch.equal(again(images), baseline(images))
-        with pytest.raises(ValueError, match=r"no VINet. Load it with CutNetwork"):
-            VINet.from_pretrained(tmp_path / name)
 
 
 class Own(nn.Module):

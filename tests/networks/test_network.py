@@ -91,14 +91,6 @@ def test_parts_of_a_network_are_those_of_the_head_and_the_backbones_parameters()
     assert {k: v for k, v in net.parts().items() if k != "backbone"} == net.head.parts()
 
 
-def test_networks_run_in_double_precision():
-    net = made()[1]
-    images = DIGITS.test.example(5)
-    exact = net.double()(images.double())
-    assert exact.dtype == torch.float64
-    torch.testing.assert_close(net.float()(images), exact.float(), atol=1e-3, rtol=1e-3)
-
-
 def test_a_network_compiles_without_graph_breaks():
     net = made()[1]
     images = DIGITS.test.example(4)
