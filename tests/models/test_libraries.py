@@ -44,6 +44,11 @@ BERT = {
     "max_position_embeddings": 8,
 }
 
+# Configs that name another network, which may be an address.
+HUB = {"architecture": "hf-hub:x/y"}
+GEMMA = {"model_type": "gemma3n_vision", **HUB}
+WRAPPER = {"model_type": "timm_wrapper"}
+
 
 @pytest.fixture(autouse=True)
 def _no_network(monkeypatch):
@@ -269,34 +274,10 @@ def test_a_subclass_of_a_transformers_class_is_custom(transformers):
         ("transformers", "BertModel", {"config": {"model_type": "timm_wrapper"}}, "use timm:NAME"),
         ("transformers", "BertModel", {"config": {"model_type": "gemma3n_vision"}}, "not 'bert'"),
         ("transformers", "CLIPModel", {"config": {"vision_config": "x"}}, "is no object"),
-        (
-            "transformers",
-            "CLIPModel",
-            {"config": {"vision_config": {"model_type": "gemma3n_vision", "architecture": "x"}}},
-            "not 'clip_vision_model'",
-        ),
-        (
-            "transformers",
-            "LlavaModel",
-            {
-                "config": {
-                    "vision_config": {"model_type": "gemma3n_vision", "architecture": "hf-hub:x/y"}
-                }
-            },
-            "another network",
-        ),
-        (
-            "transformers",
-            "TimmWrapperModel",
-            {"config": {"architecture": "hf-hub:x/y"}},
-            "use timm:NAME",
-        ),
-        (
-            "transformers",
-            "LlavaModel",
-            {"config": {"vision_config": {"model_type": "timm_wrapper"}}},
-            "use timm:NAME",
-        ),
+        ("transformers", "CLIPModel", {"config": {"vision_config": GEMMA}}, "not 'clip_vision"),
+        ("transformers", "LlavaModel", {"config": {"vision_config": GEMMA}}, "another network"),
+        ("transformers", "TimmWrapperModel", {"config": HUB}, "use timm:NAME"),
+        ("transformers", "LlavaModel", {"config": {"vision_config": WRAPPER}}, "use timm:NAME"),
     ],
 )
 def test_records_reach_registries_only(request, library, name, options, message):

@@ -1,13 +1,8 @@
 from __future__ import annotations
 
-import json
-
 import pytest
 import torch
-from sklearn.datasets import load_digits
-from sklearn.model_selection import train_test_split
 from torch import nn
-from torch.nn.functional import cross_entropy
 
 from vinets import cut_points, truncate
 from vinets.models import (
@@ -83,30 +78,6 @@ def test_records_from_before_there_were_narrow_networks_make_the_same_network():
     assert count(model) == count(create_model("resnet18", 10))
 
 
-def accuracy_after_training(epochs: int) -> float:
-    torch.manual_seed(0)
-    images, labels = load_digits(return_X_y=True)
-    train, test, y, y_test = train_test_split(
-        torch.tensor(images / 16, dtype=torch.float32).view(-1, 1, 8, 8),
-        torch.tensor(labels),
-        test_size=360,
-        random_state=0,
-    )
-    net = digits_cnn()
-    optimizer = torch.optim.SGD(net.parameters(), lr=0.05, momentum=0.9, nesterov=True)
-    for _ in range(epochs):
-        for batch in torch.randperm(len(y)).split(64):
-            optimizer.zero_grad()
-            cross_entropy(net(train[batch]), y[batch]).backward()
-            optimizer.step()
-    with torch.no_grad():
-        return (net.eval()(test).argmax(1) == y_test).double().mean().item()
-
-
-def test_a_few_epochs_read_the_digits():
-    assert accuracy_after_training(6) > 0.98
-
-
 def test_there_are_places_to_cut_at_several_depths_and_most_parameters_lie_behind_the_middle():
     net = digits_cnn()
     points = {p.name: p for p in cut_points(net, torch.zeros(1, 1, 8, 8))}
@@ -149,15 +120,6 @@ def test_a_cut_behind_a_block_gives_tokens_and_drops_what_is_behind(make, inputs
     with torch.no_grad():
         rest = net.fc(net.norm(net.blocks[2](net.blocks[1](part(inputs)))).mean(1))
         torch.testing.assert_close(rest, net(inputs))
-
-
-@pytest.mark.parametrize(("make", "inputs"), [(small_vit, GREY), (small_text, WORDS)])
-def test_it_is_made_again_from_its_record(make, inputs):
-    net = make().eval()
-    again = rebuild(json.loads(json.dumps(source_of(net)))).eval()
-    again.load_state_dict(net.state_dict())
-    with torch.no_grad():
-        assert torch.equal(again(inputs), net(inputs))
 
 
 def test_attention_sees_every_token_and_their_places():

@@ -8,6 +8,8 @@ from torch import nn
 
 from vinets.models import (
     ResNet,
+    TextTransformer,
+    VisionTransformer,
     create_model,
     digits_cnn,
     rebuild,
@@ -34,6 +36,8 @@ def shapes(model: nn.Module) -> dict[str, tuple[int, ...]]:
         lambda: digits_cnn(4, channels=3),
         lambda: create_model("resnet18", 6, maxpool=False),
         lambda: create_model("digits_cnn"),
+        lambda: VisionTransformer(4, 1, 8, 2, width=12, depth=3, heads=2),
+        lambda: TextTransformer(4, 30, 7, width=12, depth=3, heads=2),
     ],
 )
 def test_a_network_is_made_again_from_its_record_after_json(make):

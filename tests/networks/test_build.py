@@ -16,6 +16,7 @@ from vinets.heads import HEADS, LocalOptions, ProductsOptions, VanishingOptions
 from vinets.heads.block_layer import BlockPolynomialLayer
 from vinets.ideals import classwise
 from vinets.ideals.base import ScaleWarning
+from vinets.models import digits_cnn
 from vinets.networks.build import options_of, rival_options
 
 SMALL = {"components": 8, "keep": 4, "monomials": 32, "progress": None}
@@ -23,7 +24,7 @@ SMALL = {"components": 8, "keep": 4, "monomials": 32, "progress": None}
 
 @pytest.mark.parametrize("kind", ["vanishing", "local"])
 def test_the_report_tells_what_was_built(latents, kind):
-    net, report = build(latents, head=kind, linear_path=3, **SMALL)
+    net, report = build(latents, head=kind, linear_path=3, seed=3, **SMALL)
     head, layer = net.head, net.head.polynomials
     assert isinstance(head, HEADS[kind])
     assert report.cut == "relu3" == net.record.cut and report.head == kind
@@ -38,11 +39,8 @@ def test_the_report_tells_what_was_built(latents, kind):
     assert report.parts["backbone"] == 28_192 and report.original_parameters == 103_466
     assert {"latents", "projection", "polynomials"} <= report.seconds.keys()
     assert not net.training and head.path is not None
-
-
-@pytest.mark.parametrize("kind", ["vanishing", "local"])
-def test_the_report_is_plain_json_and_readable(latents, kind):
-    report = build(latents, head=kind, **SMALL)[1]
+    options = {"components": 8, "keep": 4, "monomials": 32, "linear_path": 3}
+    assert net.record.notes == {"head": kind, "options": options, "seed": 3}
     told = json.loads(json.dumps(as_plain(report)))
     assert told["parts"] == report.parts and "pictures" not in told
     assert from_plain(BuildFacts, told) == report
@@ -186,14 +184,8 @@ def test_a_cut_is_a_name_an_index_or_a_share(model, train):
     assert by_name.parts == by_index.parts
 
 
-def test_building_changes_nothing_in_the_model(model, train):
+def test_equal_seeds_build_equal_networks_and_change_nothing_in_the_model(model, train):
     before = {k: t.clone() for k, t in model.state_dict().items()}
-    build(model, train, "relu2", **SMALL | {"per_class": 16})
-    assert all(torch.equal(t, before[k]) for k, t in model.state_dict().items())
-    assert all(p.requires_grad for p in model.parameters())
-
-
-def test_equal_seeds_build_equal_networks(model, train):
     nets = []
     for outside in range(2):
         torch.manual_seed(outside)  # does not matter
@@ -201,6 +193,8 @@ def test_equal_seeds_build_equal_networks(model, train):
         nets.append(build(model, train, "relu2", head="local", seed=3, **options)[0])
     states = [net.state_dict() for net in nets]
     assert all(torch.equal(t, states[1][k]) for k, t in states[0].items())
+    assert all(torch.equal(t, before[k]) for k, t in model.state_dict().items())
+    assert all(p.requires_grad for p in model.parameters())
 
 
 @pytest.mark.parametrize(
@@ -246,27 +240,18 @@ def test_components_have_unit_variance_or_their_own(latents, order):
 
 
 @pytest.mark.parametrize(
-    ("misspelt", "meant"), [("monomial", "monomials"), ("per_klass", "per_class")]
-)
-def test_a_misspelt_option_is_named_with_the_nearest(latents, misspelt, meant):
-    message = f"^build has no option '{misspelt}' with head='vanishing'. Did you mean '{meant}'"
-    with pytest.raises(TypeError, match=message):
-        build(latents, **{misspelt: 16})
-
-
-@pytest.mark.parametrize(
-    ("head", "option", "owners"),
+    ("head", "option", "hint"),
     [
-        ("vanishing", "factors", "products"),
-        ("products", "order", "vanishing"),
-        ("linear", "spatial_rank", "products, relu-units"),
-        ("pooled", "flat", "ridge"),
+        ("vanishing", "monomial", "Did you mean 'monomials'"),
+        ("vanishing", "per_klass", "Did you mean 'per_class'"),
+        ("vanishing", "factors", "It is one of products.$"),
+        ("products", "order", "It is one of vanishing.$"),
+        ("linear", "spatial_rank", "It is one of products, relu-units.$"),
+        ("pooled", "flat", "It is one of ridge.$"),
     ],
 )
-def test_an_option_of_another_head_is_refused_with_the_heads_that_have_it(
-    latents, head, option, owners
-):
-    message = f"^build has no option '{option}' with head='{head}'. It is one of {owners}.$"
+def test_an_unknown_option_is_named_with_the_nearest_or_with_its_heads(latents, head, option, hint):
+    message = f"^build has no option '{option}' with head='{head}'. {hint}"
     with pytest.raises(TypeError, match=message):
         build(latents, head=head, **{option: 3})
 
@@ -314,12 +299,6 @@ def test_the_paper_is_the_default():
     )
 
 
-def test_the_record_tells_the_head_and_its_options(latents):
-    net, _ = build(latents, seed=3, **SMALL)
-    options = {"components": 8, "keep": 4, "monomials": 32}
-    assert net.record.notes == {"head": "vanishing", "options": options, "seed": 3}
-
-
 @pytest.mark.parametrize("kind", ["vanishing", "local"])
 def test_heads_that_differ_in_pruning_alone_share_their_ideals(model, train, kind, monkeypatch):
     latents = collect(model, train, "relu3", per_class=16, progress=None)
@@ -338,6 +317,39 @@ def test_heads_that_differ_in_pruning_alone_share_their_ideals(model, train, kin
     for others in ({"psi": 0.2}, {"components": 7}, {"max_degree": 1}, {"seed": 1}):
         build(latents, head=kind, **SMALL | others)
     assert len(fits) == 6
+
+
+# --- few examples, or many ---------------------------------------------------------------------
+
+
+def test_networks_built_from_a_file_and_from_memory_are_equal(model, train):
+    one, other = (
+        build(model, train, "relu2", **SMALL | {"per_class": 16, "memory_limit": limit})[0]
+        for limit in (1 << 30, 1 << 16)
+    )
+    states = one.state_dict(), other.state_dict()
+    assert all(torch.equal(t, states[1][k]) for k, t in states[0].items())
+
+
+def test_a_class_with_one_example_is_fitted_and_scored_on_it():
+    images = torch.randn(21, 1, 8, 8, generator=torch.Generator().manual_seed(0))
+    labels = torch.tensor([0] * 10 + [1] * 10 + [2])
+    net, report = build(digits_cnn(), (images, labels), "relu3", **SMALL)
+    assert report.examples == 21 and net(images).shape == (21, 3)
+    assert (report.pictures.owners == 2).any()
+
+
+def test_too_few_examples_are_said():
+    images = torch.randn(1, 1, 8, 8)
+    with pytest.raises(ValueError, match=r"^[^\n]+\.$"):
+        build(digits_cnn(), (images, torch.tensor([0])), "relu3", **SMALL)
+
+
+def test_few_examples_lower_the_number_of_components():
+    images = torch.randn(6, 1, 8, 8, generator=torch.Generator().manual_seed(0))
+    options = SMALL | {"components": 50}
+    net = build(digits_cnn(), (images, torch.arange(6) % 2), "relu3", **options)[0]
+    assert len(net.head.projection.weight) == 5
 
 
 # --- baselines --------------------------------------------------------------------------------

@@ -14,11 +14,12 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from vinets import baselines, build, collect
+from vinets import build
 from vinets.data import digits
-from vinets.heads import HEADS
-from vinets.models import digits_cnn, resnet18
-from vinets.networks import CutNetwork, VINet
+from vinets.models import digits_cnn, resnet18, save_weights, source_of
+from vinets.models.facts import input_fields
+from vinets.networks import VINet
+from vinets.networks.files import UncutNetwork, read_uncut, write_uncut
 from vinets.training import fine_tune
 
 DIGITS = digits()
@@ -105,19 +106,6 @@ def test_a_loaded_network_can_be_trained_on(folder):
     before = again.head.linear.weight.detach().clone()
     fine_tune(again, DIGITS.train, epochs=1, progress=None)
     assert not torch.equal(again.head.linear.weight, before)
-
-
-@pytest.mark.parametrize("kind", ["vanishing", "local"])
-def test_baselines_are_saved_and_are_no_vi_nets(tmp_path, kind):
-    latents = collect(digits_cnn(), DIGITS.train, "relu3", per_class=20, progress=None)
-    options = HEADS[kind].Options(components=8, keep=4, monomials=32)
-    images = DIGITS.test.example(6)
-    for name, baseline in baselines(latents, kind, options).items():
-        baseline.eval().save_pretrained(tmp_path / name)
-        again = CutNetwork.from_pretrained(tmp_path / name)
-        assert torch.equal(again(images), baseline(images))
-        with pytest.raises(ValueError, match=r"no VINet. Load it with CutNetwork"):
-            VINet.from_pretrained(tmp_path / name)
 
 
 class Own(nn.Module):
@@ -233,16 +221,12 @@ def test_networks_of_the_version_before_are_read(folder):
     assert VINet.from_pretrained(folder).record.cut
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "null", '"text"', "\x00\x01"])
-def test_files_that_are_no_description_are_refused(folder, text):
-    (folder / "config.json").write_text(text)
+@pytest.mark.parametrize(
+    "content", [b"", b"{", b"[]", b"null", b'"text"', b"\x00\x01", b"\xff\xfe{}"]
+)
+def test_files_that_are_no_description_are_refused(folder, content):
+    (folder / "config.json").write_bytes(content)
     with pytest.raises(ValueError, match=r"not readable JSON|does not describe a network"):
-        VINet.from_pretrained(folder)
-
-
-def test_bytes_that_are_no_text_are_refused(folder):
-    (folder / "config.json").write_bytes(b"\xff\xfe{}")
-    with pytest.raises(ValueError, match="not readable JSON"):
         VINet.from_pretrained(folder)
 
 
@@ -254,17 +238,14 @@ def test_missing_files_are_named(folder, tmp_path):
         VINet.from_pretrained(folder)
 
 
-@pytest.mark.parametrize("share", [0.0, 0.001, 0.5, 0.99])
-def test_truncated_weights_are_refused(folder, share):
+def test_truncated_and_pickled_weights_are_refused(folder):
     path = folder / "model.safetensors"
     data = path.read_bytes()
-    path.write_bytes(data[: int(share * len(data))])
-    with pytest.raises(ValueError, match="not a readable safetensors file"):
-        VINet.from_pretrained(folder)
-
-
-def test_weights_that_were_pickled_are_not_read(folder):
-    torch.save({"head.linear.weight": torch.zeros(3)}, folder / "model.safetensors")
+    for share in (0.0, 0.001, 0.5, 0.99):
+        path.write_bytes(data[: int(share * len(data))])
+        with pytest.raises(ValueError, match="not a readable safetensors file"):
+            VINet.from_pretrained(folder)
+    torch.save({"head.linear.weight": torch.zeros(3)}, path)
     with pytest.raises(ValueError, match="not a readable safetensors file"):
         VINet.from_pretrained(folder)
 
@@ -353,3 +334,70 @@ def test_weights_that_are_a_link_out_of_the_folder_are_not_followed(folder, tmp_
     (folder / "model.safetensors").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(ValueError, match="is a link out of"):
         VINet.from_pretrained(folder)
+
+
+# --- uncut networks ---------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def uncut():
+    model = digits_cnn()
+    inputs, facts = input_fields(DIGITS.train.example()), {"data": {"name": "digits"}}
+    parts = (source_of(model), inputs, DIGITS.train.classes, DIGITS.train.preprocessing, facts)
+    return UncutNetwork(model, *parts)
+
+
+@pytest.fixture
+def base(uncut, tmp_path):
+    write_uncut(tmp_path / "base", uncut)
+    return tmp_path / "base"
+
+
+def test_a_folder_gives_the_network_back(uncut, base):
+    found = read_uncut(base)
+    mine, other = uncut.model.state_dict(), found.model.state_dict()
+    assert mine.keys() == other.keys()
+    assert all(torch.equal(other[name], tensor) for name, tensor in mine.items())
+    for name in ("source", "inputs", "classes", "preprocessing", "training"):
+        assert getattr(found, name) == getattr(uncut, name)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"format": "other"}, "does not describe a network of vinets"),
+        ({"version": 9}, "this release reads version 2"),
+        ({"source": {"library": "os", "name": "system", "options": {}}}, "can make"),
+        ({"source": None}, "can make"),
+        ({"classes": [1, 2]}, "no names"),
+        ({"inputs": {"": {"shape": [1], "dtype": "Tensor"}}}, "unknown dtype"),
+        ({"inputs": 3}, "can make"),
+        ({"preprocessing": {"size": 1}}, "can make"),
+    ],
+)
+def test_a_damaged_description_is_refused_in_one_sentence(base, change, message):
+    path = base / "network.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    with pytest.raises(ValueError, match=message):
+        read_uncut(base)
+    path.write_text("{")
+    with pytest.raises(ValueError, match="not readable JSON"):
+        read_uncut(base)
+
+
+def test_description_and_weights_of_an_uncut_network_belong_together(uncut, base):
+    path = base / "network.json"
+    values = json.loads(path.read_text())
+    path.write_text(json.dumps(values | {"classes": values["classes"][::-1]}))
+    with pytest.raises(ValueError, match="not written together"):
+        read_uncut(base)
+    # the version before had no digest
+    earlier = {name: value for name, value in values.items() if name != "digest"}
+    path.write_text(json.dumps(earlier | {"version": 1}))
+    network = read_uncut(base)
+    assert network.classes == uncut.classes
+    path.write_text(json.dumps(values))
+    network.model.fc.bias.data[0] += 1  # another training
+    save_weights(network.model, base / "weights.safetensors")
+    with pytest.raises(ValueError, match="not written together"):
+        read_uncut(base)

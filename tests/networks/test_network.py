@@ -4,13 +4,13 @@ import pytest
 import torch
 from torch import nn
 
-from vinets import baselines, build, collect
+from vinets import build
 from vinets.data import digits
-from vinets.heads import PooledHead, VanishingOptions
+from vinets.heads import PooledHead
 from vinets.latent import LatentReader, truncate
-from vinets.models import digits_cnn, resnet18
+from vinets.models import digits_cnn
 from vinets.models.facts import Record, example_inputs, input_fields
-from vinets.networks import CutNetwork, VINet
+from vinets.networks import VINet
 from vinets.networks.network import network_of
 from vinets.training import fine_tune
 
@@ -91,27 +91,12 @@ def test_parts_of_a_network_are_those_of_the_head_and_the_backbones_parameters()
     assert {k: v for k, v in net.parts().items() if k != "backbone"} == net.head.parts()
 
 
-def test_networks_run_in_double_precision():
-    net = made()[1]
-    images = DIGITS.test.example(5)
-    exact = net.double()(images.double())
-    assert exact.dtype == torch.float64
-    torch.testing.assert_close(net.float()(images), exact.float(), atol=1e-3, rtol=1e-3)
-
-
 def test_a_network_compiles_without_graph_breaks():
     net = made()[1]
     images = DIGITS.test.example(4)
     compiled = torch.compile(net, fullgraph=True, backend="aot_eager")
     with torch.no_grad():
         torch.testing.assert_close(compiled(images), net(images))
-
-
-def test_baselines_are_no_vi_nets():
-    latents = collect(digits_cnn(), FEW, "relu3", per_class=20, progress=None)
-    others = baselines(latents, options=VanishingOptions(components=8, keep=4, monomials=32))
-    assert others and not any(isinstance(baseline, VINet) for baseline in others.values())
-    assert all(type(baseline) is CutNetwork for baseline in others.values())
 
 
 @pytest.mark.parametrize(
@@ -133,14 +118,6 @@ def test_fields_describe_inputs_and_give_examples(inputs):
 def test_unknown_dtypes_are_refused():
     with pytest.raises(ValueError, match="unknown dtype 'nn' of input 'x'"):
         example_inputs({"x": {"shape": [2], "dtype": "nn"}})
-
-
-def test_the_papers_network_has_the_papers_base():
-    images = torch.randn(60, 3, 32, 32, generator=torch.Generator().manual_seed(0))
-    options = SMALL | {"per_class": 10}
-    net, report = build(resnet18(), (images, torch.arange(60) % 10), "layer2.1.bn2", **options)
-    assert net.parts()["backbone"] == 675_392
-    assert report.original_parameters == 11_173_962
 
 
 def test_the_last_layers_are_thawed_and_no_others():

@@ -133,8 +133,10 @@ def export_network(
             reference = plain if str(device) == "cpu" else copy.deepcopy(plain).to(device)
             differences = []
             for size in sizes:
-                random = exact or data is None
-                batch = _random(plain, size, seed) if random else data.test.example(size)
+                if exact or data is None:
+                    batch = _random(plain, size, seed)
+                else:
+                    batch = data.test.example(size)
                 differences.append(_difference(reference, run, batch, device))
             difference = float(torch.tensor(differences, dtype=torch.float64).max())  # NaN wins
             tested = (0, None, None) if data is None else _tested(reference, run, data.test, device)

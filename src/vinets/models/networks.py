@@ -14,14 +14,15 @@ vision transformer, and the mean of all tokens is classified.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from vinets.core.checks import parameter_error
+from vinets.models.libraries.base import Library, Options
 
 
 def _conv3x3(inputs: int, outputs: int, stride: int = 1) -> nn.Conv2d:
@@ -326,6 +327,57 @@ class TextTransformer(_Transformer):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.classify(self.words(x))
+
+
+# --- by name ----------------------------------------------------------------------------------
+
+NETWORKS: dict[str, Callable[..., nn.Module]] = {
+    "resnet18": resnet18,
+    "resnet34": resnet34,
+    "resnet20": resnet20,
+    "resnet32": resnet32,
+    "resnet44": resnet44,
+    "resnet56": resnet56,
+    "resnet": ResNet,
+    "digits_cnn": digits_cnn,
+    "vit": VisionTransformer,
+    "text_transformer": TextTransformer,
+}
+CLASSES = {
+    "resnet": ResNet,
+    "digits_cnn": DigitsNet,
+    "vit": VisionTransformer,
+    "text_transformer": TextTransformer,
+}
+
+
+class Own(Library):
+    """The networks of this package, called by their names alone."""
+
+    name = "vinets"
+    prefix = ""
+    written = ", ".join(NETWORKS)
+
+    def names(self) -> Iterable[str]:
+        return NETWORKS
+
+    def build(self, name: str, options: Options) -> nn.Module:
+        if name not in NETWORKS:
+            raise ValueError(f"the name must be one of {', '.join(NETWORKS)}")
+        return NETWORKS[name](**options)
+
+    def candidates(self, model: nn.Module) -> Iterator[tuple[str | None, Options]]:
+        for name, kind in CLASSES.items():
+            if type(model) is kind:  # a subclass may compute something else
+                options: Options = dict(cast(Any, model).arguments)
+                if isinstance(model.fc, nn.Linear):  # it may have been replaced
+                    options["num_classes"] = model.fc.out_features
+                yield name, options
+
+    def with_channels(self, name: str, channels: int) -> Options:
+        if name == "text_transformer":
+            return {}
+        return {"channels" if name in ("digits_cnn", "vit") else "inputs": channels}
 
 
 # --- as in the paper --------------------------------------------------------------------------

@@ -189,12 +189,15 @@ def source_of(model: nn.Module) -> ModelRecord | None:
     >>> source_of(nn.Linear(2, 2)) is None
     True
     """
+
+    def candidates() -> Iterator[Any]:
+        yield getattr(model, "vinets_source", None)
+        for library in libraries():
+            for name, options in library.candidates(model):
+                yield {"library": library.name, "name": name, "options": options}
+
     shapes = _shapes(model)
-    candidates: list[Any] = [getattr(model, "vinets_source", None)]
-    for library in libraries():
-        for name, options in library.candidates(model):
-            candidates.append({"library": library.name, "name": name, "options": options})
-    for candidate in candidates:
+    for candidate in candidates():
         try:
             record = _checked(candidate)
             with offline(), torch.random.fork_rng(devices=[]):  # the seed must not move
