@@ -5,28 +5,23 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from safetensors import safe_open
 
-# Measured times, and what is made of them; a digest ties a description, times included, to weights.
+# Measured times, and what is made of them; a digest ties a description, times included, to weights;
+# --wait is part of a command.
 CLOCK = {
-    "seconds",
-    "seconds_build",
-    "seconds_train",
-    "took",
-    "speed",
-    "speeds",
-    "latency",
-    "verdict",
-    "digest",
-    "command",  # --wait is part of it
+    *("seconds", "seconds_build", "seconds_train", "took", "speed", "speeds", "latency"),
+    *("spread", "verdict", "digest", "command"),
 }
+BUSY = "The machine was busy"  # a note about measured times begins so
 
 
 def differences(folder: Path, reference: Path) -> Iterator[str]:
-    """What is in one only, or is not the same in both."""
+    """Name the files that are in one folder only, and those that differ."""
     here, there = _files(folder), _files(reference)
     for name in sorted(here - there):
         yield f"stray file {name}"
@@ -35,19 +30,19 @@ def differences(folder: Path, reference: Path) -> Iterator[str]:
     for name in sorted(here & there):
         one, other = folder / name, reference / name
         if one.read_bytes() != other.read_bytes():
-            where = _where(_content(one), _content(other))
+            where = _first_difference(_content(one), _content(other))
             if where is not None:
                 yield f"{name} differs{where}"
 
 
-def _where(one: Any, other: Any) -> str | None:
-    """Where two values differ first, if they do."""
+def _first_difference(one: Any, other: Any) -> str | None:
     if isinstance(one, dict) and isinstance(other, dict) and one.keys() == other.keys():
-        inside = ((key, _where(one[key], other[key])) for key in one)
+        pairs = [(key, value, other[key]) for key, value in one.items()]
     elif isinstance(one, list | tuple) and type(one) is type(other) and len(one) == len(other):
-        inside = ((i, _where(a, b)) for i, (a, b) in enumerate(zip(one, other, strict=True)))
+        pairs = [(i, a, b) for i, (a, b) in enumerate(zip(one, other, strict=True))]
     else:
         return None if one == other else f": {str(one)[:80]!r} and {str(other)[:80]!r}"
+    inside = ((key, _first_difference(a, b)) for key, a, b in pairs)
     return next((f" at {key}{where}" for key, where in inside if where is not None), None)
 
 
@@ -60,27 +55,33 @@ def _files(folder: Path) -> set[str]:
 def _content(path: Path) -> Any:
     if path.suffix == ".json":
         return _timeless(json.loads(path.read_text()))
+    if path.suffix == ".jsonl":  # in any order, and without a line that was cut short
+        rows = {}
+        for line in path.read_text(errors="replace").splitlines():
+            with suppress(ValueError):
+                row = json.loads(line)
+                rows[row["name"]] = _timeless(row)
+        return rows
     if path.suffix == ".safetensors":
         with safe_open(path, "np") as file:
             tensors = {}
             for name in file.keys():  # noqa: SIM118 - not a mapping
                 tensor = file.get_tensor(name)
                 tensors[name] = tensor.dtype.str, tensor.shape, tensor.tobytes()
-            told = {k: _parsed(v) for k, v in (file.metadata() or {}).items()}
-        return tensors, _timeless(told)
+            notes = dict(file.metadata() or {})
+        for name, text in notes.items():
+            with suppress(ValueError):
+                notes[name] = json.loads(text)
+        return tensors, _timeless(notes)
     if path.suffix == ".html":  # numbers in it come from results.json, and places of figures
-        return re.sub(r"-?\d[\d.,e-]*", "0", path.read_text())
+        text = re.sub(rf"<p[^>]*>{BUSY}.*?</p>\s*", "", path.read_text(), flags=re.DOTALL)
+        return re.sub(r"-?\d[\d.,e-]*", "0", text)
     return path.read_bytes()
-
-
-def _parsed(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
 
 
 def _timeless(values: Any) -> Any:
     if isinstance(values, dict):
         return {k: _timeless(v) for k, v in values.items() if k not in CLOCK}
-    return [_timeless(v) for v in values] if isinstance(values, list) else values
+    if isinstance(values, list):
+        return [_timeless(v) for v in values if not str(v).startswith(BUSY)]
+    return values

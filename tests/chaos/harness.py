@@ -16,12 +16,13 @@ from random import Random
 
 import torch
 
-from chaos.commands import BASE, COMMANDS, Command, prepare
+from chaos.commands import BASE, COMMANDS, Command
 from chaos.compare import differences
-from chaos.process import PATIENCE, Process, command_line, gone, kill, start
+from chaos.process import Process, kill, start
 
-LINGER = 60.0  # seconds that processes may outlive the one that started them; they may just import
-ROOM = 256  # megabytes of a disk that has been made larger
+MAX_SECONDS = 180.0  # until a command counts as hanging
+LINGER_SECONDS = 60.0  # that processes may outlive the one that started them; they may just import
+LARGE_DISK = 256  # megabytes
 
 
 @dataclass
@@ -33,7 +34,7 @@ class Report:
     kills: Counter[str] = field(default_factory=Counter)  # by what was killed
     full: int = 0  # commands that found no room and said so
     refused: int = 0  # second writers
-    workers: int = 0  # processes that were running beside a parent when it was killed
+    workers: int = 0  # processes that were running when their parent was killed
     outlived: float = 0.0  # seconds, at most
     failures: list[str] = field(default_factory=list)
 
@@ -53,71 +54,85 @@ class Report:
 
 
 class Fault(Exception):
-    """What was not as it should be."""
+    """Something was not as it should be."""
 
 
 @dataclass
 class Bench:
-    """A place for trials, with undisturbed runs to compare them with."""
+    """A place for trials of one command, with an undisturbed run to compare them with."""
 
     top: Path
     report: Report
-    took: dict[str, float] = field(default_factory=dict)
+    command: Command = BASE
+    took: dict[str, float] = field(default_factory=dict)  # seconds of undisturbed runs
 
-    def place(self, name: str) -> Path:
-        """A fresh folder with the files that commands need."""
-        folder = self.top / name
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir()
-        for shared in ("base", "data", "weights"):
-            if (self.top / shared).exists():
-                (folder / shared).symlink_to(self.top / shared)
-        return folder
+    @property
+    def folder(self) -> Path:
+        return self.top / "trial"
 
-    def reference(self, command: Command) -> Path:
-        """The folder of an undisturbed run."""
-        folder = self.top / f"reference {command.name}"
+    @property
+    def reference(self) -> Path:
+        return self.top / f"reference {self.command.name}"
+
+    def begin(self, command: Command) -> None:
+        """Make a fresh folder for a command, after its undisturbed run."""
+        self.command = command
         if command.name not in self.took:
-            self.place(folder.name)
+            self._clear()
             begin = time.monotonic()
-            self.finish(start(command.words, folder, folder / "log"))
+            self.finish()
             self.took[command.name] = time.monotonic() - begin
-        return folder / "out"
+            (self.folder / "out").rename(self.reference)
+        self._clear()
 
-    def finish(self, process: Process, codes: tuple[int, ...] = (0,), *, clean: bool = True) -> int:
-        """Wait for the end of a command and of all that it started; ``clean``: no traceback."""
-        if not process.wait(PATIENCE):
+    def _clear(self) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self.folder.mkdir()
+        if (self.top / "base").exists():
+            (self.folder / "base").symlink_to(self.top / "base")
+
+    def start(self, *words: str, log: str = "log", room: int | None = None) -> Process:
+        return start([*self.command.words, *words], self.folder, self.folder / log, room)
+
+    def finish(
+        self, process: Process | None = None, codes: tuple[int, ...] = (0,), *, clean: bool = True
+    ) -> int:
+        """Wait for a command, or a new one, and all that it started; ``clean``: no traceback."""
+        process = process or self.start()
+        if not process.wait(MAX_SECONDS):
             process.kill_all()
-            raise Fault(f"hangs: {process.said[-500:]}")
-        self.end_of(process)
-        said = process.said
-        if process.code not in codes or (clean and "Traceback" in said):
-            raise Fault(f"ends with code {process.code}: {said[-1500:]}")
+            raise Fault(f"hangs: {process.output[-500:]}")
+        self.wait_for_others(process)
+        if process.code not in codes or (clean and "Traceback" in process.output):
+            raise Fault(f"ends with code {process.code}: {process.output[-1500:]}")
         return process.code
 
-    def end_of(self, process: Process) -> None:
-        """No process may stay behind."""
-        seconds = gone(process.pid, LINGER)
+    def wait_for_others(self, process: Process) -> None:
+        """Raise if a process stays behind."""
+        seconds = process.outlived(LINGER_SECONDS)
         if seconds is None:
             left = len(process.others())
             process.kill_all()
             raise Fault(f"{left} processes stayed")
         self.report.outlived = max(self.report.outlived, seconds)
 
-    def compare(self, folder: Path, command: Command) -> None:
-        found = list(differences(folder / "out", self.reference(command)))
-        found += [f"stray file {path}" for path in (folder / "tmp").rglob("*") if path.is_file()]
-        if found:
-            raise Fault("; ".join(found[:6]))
+    def compare(self) -> None:
+        """Raise if the folder of the command is not that of the undisturbed run."""
+        faults = list(differences(self.folder / "out", self.reference))
+        left = (path for path in (self.folder / "tmp").rglob("*") if path.is_file())
+        faults += [f"stray file {path}" for path in left]
+        if faults:
+            raise Fault("; ".join(faults[:6]))
 
 
-def killed(bench: Bench, command: Command, folder: Path, random: Random) -> None:
+def killed(bench: Bench, random: Random) -> None:
     """SIGKILL at random moments: of the program, of all its processes, or of a worker."""
+    name = bench.command.name
     for _ in range(random.choice((1, 2, 2, 3))):
-        process = start(command.words, folder, folder / "log")
-        moment = random.uniform(0, bench.took[command.name])
+        process = bench.start()
+        moment = random.uniform(0, bench.took[name])
         way = random.choice(("program", "program", "group"))
-        if "jobs" in command.name and random.random() < 0.3:
+        if "jobs" in name and random.random() < 0.3:
             way = "worker"
         if process.wait(moment):
             bench.finish(process)  # it was quicker than expected
@@ -125,12 +140,15 @@ def killed(bench: Bench, command: Command, folder: Path, random: Random) -> None
         others = process.others()
         if way == "worker" and others:
             one = random.choice(others)
-            # Python starts this one, starts it again when it is gone, and prints what it makes of
-            # that; the command has to go on all the same
-            tracker = "resource_tracker" in command_line(one)
+            # Python starts its tracker of resources, starts it again when it is gone, and prints
+            # what it makes of that; the command has to go on all the same.
+            try:
+                tracker = "resource_tracker" in Path(f"/proc/{one}/cmdline").read_text()
+            except OSError:  # it has ended
+                tracker = False
             kill(one)
             bench.report.kills["tracker" if tracker else "worker"] += 1
-            # the program says so, or did not need it any more
+            # The program says so, or did not need it any more.
             bench.finish(process, (0, 2), clean=not tracker)
             continue
         if way == "group":
@@ -138,59 +156,64 @@ def killed(bench: Bench, command: Command, folder: Path, random: Random) -> None
         else:
             kill(process.pid)
             bench.report.workers += len(others)
-        bench.report.kills[f"{command.name} ({'group' if way == 'group' else 'program'})"] += 1
-        process.wait(LINGER)
-        bench.end_of(process)
-    bench.finish(start(command.words, folder, folder / "log"))
-    bench.compare(folder, command)
+        bench.report.kills[f"{name} ({'group' if way == 'group' else 'program'})"] += 1
+        process.wait(LINGER_SECONDS)
+        bench.wait_for_others(process)
+    bench.finish()
+    bench.compare()
 
 
-def full(bench: Bench, command: Command, folder: Path, random: Random) -> None:
+def full(bench: Bench, random: Random) -> None:
     """A disk with too little room, or one file that cannot grow; then enough room."""
-    sizes = [path.stat().st_size for path in bench.reference(command).rglob("*") if path.is_file()]
-    small = random.random() < 0.5
-    if small and _can_mount():
-        (folder / "out").mkdir()
-        with _disk(folder / "out", random.randrange(4096, sum(sizes))):
-            process = start(command.words, folder, folder / "log")
-            bench.report.full += _said_so(bench, process)
-            _mount("-o", f"remount,size={ROOM}m", str(folder / "out"))
-            bench.finish(start(command.words, folder, folder / "log"))
-            bench.compare(folder, command)
-        return
-    process = start(command.words, folder, folder / "log", room=random.randrange(max(sizes)))
-    bench.report.full += _said_so(bench, process)
-    bench.finish(start(command.words, folder, folder / "log"))
-    bench.compare(folder, command)
+    sizes = [path.stat().st_size for path in bench.reference.rglob("*") if path.is_file()]
+    small = random.random() < 0.5 and os.getuid() == 0 and shutil.which("mount") is not None
+    with _small_disk(bench.folder / "out", random.randrange(4096, sum(sizes)), small) as enlarge:
+        process = bench.start(room=None if small else random.randrange(max(sizes)))
+        if bench.finish(process, (0, 2)):
+            lines = process.output.strip().splitlines()
+            if len(lines) != 1 or "could not be written" not in lines[0]:
+                raise Fault(f"no sentence about the full disk: {process.output[-800:]}")
+            bench.report.full += 1
+        enlarge()
+        bench.finish()
+        bench.compare()
 
 
-def _said_so(bench: Bench, process: Process) -> bool:
-    """Whether a command found no room, which it must say in one sentence."""
-    code = bench.finish(process, (0, 2))
-    lines = process.said.strip().splitlines()
-    if code and not (len(lines) == 1 and "could not be written" in lines[0]):
-        raise Fault(f"no sentence about the full disk: {process.said[-800:]}")
-    return bool(code)
+@contextmanager
+def _small_disk(folder: Path, size: int, wanted: bool) -> Iterator[Callable[[], object]]:
+    """Mount a disk of so many bytes at a folder, where that may be done; yield what enlarges it."""
+
+    def mount(*words: str) -> bool:
+        return subprocess.run(["mount", *words], capture_output=True, check=False).returncode == 0
+
+    if wanted:
+        folder.mkdir()
+    mounted = wanted and mount("-t", "tmpfs", "-o", f"size={size}", "none", str(folder))
+    try:
+        yield lambda: mounted and mount("-o", f"remount,size={LARGE_DISK}m", str(folder))
+    finally:
+        if mounted:
+            subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
-def doubled(bench: Bench, command: Command, folder: Path, random: Random) -> None:
+def doubled(bench: Bench, random: Random) -> None:
     """Two writers to one folder: one of them is refused, waits, or finds everything done."""
     wait = random.random() < 0.3
-    words = [*command.words, "--wait"] if wait else command.words
-    first = start(words, folder, folder / "log")
-    first.wait(random.uniform(0, 0.7 * bench.took[command.name]))
-    second = start(words, folder, folder / "log 2")
+    words = ("--wait",) if wait else ()
+    first = bench.start(*words)
+    first.wait(random.uniform(0, 0.7 * bench.took[bench.command.name]))
+    second = bench.start(*words, log="log 2")
     codes = [bench.finish(one, (0,) if wait else (0, 2)) for one in (first, second)]
     for one in (first, second):
-        if one.code and "Another process is writing into" not in one.said:
-            raise Fault(f"refused, but not for the other writer: {one.said[-500:]}")
+        if one.code and "Another process is writing into" not in one.output:
+            raise Fault(f"refused, but not for the other writer: {one.output[-500:]}")
     bench.report.refused += sum(map(bool, codes))
     if all(codes):
         raise Fault("both writers are refused")
-    bench.compare(folder, command)
+    bench.compare()
 
 
-WAYS: dict[str, tuple[Callable[[Bench, Command, Path, Random], None], float]] = {
+WAYS: dict[str, tuple[Callable[[Bench, Random], None], float]] = {
     "killed": (killed, 0.7),
     "full disk": (full, 0.18),
     "two writers": (doubled, 0.12),
@@ -205,18 +228,21 @@ def run(
     ways: tuple[str, ...] = tuple(WAYS),
     say: Callable[[str], None] = lambda text: None,
 ) -> Report:
-    """So many trials, or as many as so many kills take."""
+    """Make so many trials, or as many as so many kills take."""
+    # What commands import when they run, so that a trial has little else to do than its work.
+    import vinets.cli.app
+    import vinets.paper.reproduce
+    import vinets.runs.scratch
+    import vinets.search.compress  # noqa: F401
+
     torch.set_num_threads(1)
-    _import_all()
     report = Report(seed)
     commands = [one for one in COMMANDS if not only or one.name in only]
     with tempfile.TemporaryDirectory(prefix="chaos-") as name:
         bench = Bench(Path(name).resolve(), report)
         if any(one.name != "train" for one in commands):
-            prepare(bench.top)
-            folder = bench.place("first")
-            bench.finish(start(BASE.words, folder, folder / "log"))
-            (folder / "out").rename(bench.top / "base")
+            bench.begin(BASE)
+            bench.reference.rename(bench.top / "base")
         number = 0
         while (trials is None or number < trials) and (
             kills is None or report.kills.total() < kills
@@ -227,43 +253,11 @@ def run(
             report.trials[f"{command.name}, {way}"] += 1
             about = f"trial {number} ({command.name}, {way})"
             try:
-                bench.reference(command)
-                folder = bench.place("trial")
-                WAYS[way][0](bench, command, folder, random)
+                bench.begin(command)
+                WAYS[way][0](bench, random)
                 say(f"{about}: same")
             except Fault as fault:
                 report.failures.append(f"{about}: {fault}")
                 say(report.failures[-1])
             number += 1
     return report
-
-
-def _import_all() -> None:
-    """What commands import when they run, so that a trial has little else to do than its work."""
-    import vinets.cli.app
-    import vinets.paper.reproduce
-    import vinets.runs.scratch
-    import vinets.search.compress  # noqa: F401
-
-
-# --- disks --------------------------------------------------------------------------------------
-
-
-def _mount(*words: str) -> bool:
-    done = subprocess.run(["mount", *words], capture_output=True, check=False)
-    return done.returncode == 0
-
-
-def _can_mount() -> bool:
-    return os.getuid() == 0 and shutil.which("mount") is not None
-
-
-@contextmanager
-def _disk(folder: Path, size: int) -> Iterator[None]:
-    """A disk of so many bytes at ``folder``, where that may be made."""
-    made = _mount("-t", "tmpfs", "-o", f"size={size}", "none", str(folder))
-    try:
-        yield
-    finally:
-        if made:
-            subprocess.run(["umount", "--lazy", str(folder)], check=True)

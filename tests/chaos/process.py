@@ -6,13 +6,12 @@ import os
 import resource
 import signal
 import sys
+import tempfile
 import time
 import traceback
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-
-PATIENCE = 180.0  # seconds until a command counts as hanging
 
 
 @dataclass
@@ -23,19 +22,18 @@ class Process:
     log: Path
     status: int | None = None
 
-    def poll(self) -> bool:
-        """Whether it has ended."""
-        if self.status is None:
-            pid, status = os.waitpid(self.pid, os.WNOHANG)
-            self.status = status if pid else None
-        return self.status is not None
-
     def wait(self, seconds: float) -> bool:
-        """Whether it ends within so many seconds."""
+        """Say whether it ends within so many seconds."""
         end = time.monotonic() + seconds
-        while not self.poll() and time.monotonic() < end:
-            time.sleep(0.005)
-        return self.status is not None
+        while self.status is None:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
+                self.status = status
+            elif time.monotonic() > end:
+                return False
+            else:
+                time.sleep(0.005)
+        return True
 
     @property
     def code(self) -> int:
@@ -44,25 +42,50 @@ class Process:
         return os.waitstatus_to_exitcode(self.status)
 
     @property
-    def said(self) -> str:
+    def output(self) -> str:
         """What it printed, errors included."""
         return self.log.read_text(errors="replace")
 
     def others(self) -> list[int]:
-        """Processes of its session beside itself."""
-        return [pid for pid in session(self.pid) if pid != self.pid]
+        """List living processes of its session, without itself."""
+        return [pid for pid in self._session() if pid != self.pid]
+
+    def _session(self) -> list[int]:
+        alive = []
+        for entry in filter(str.isdigit, os.listdir("/proc")):
+            with suppress(OSError):  # it has ended in the meantime
+                fields = Path(f"/proc/{entry}/stat").read_text().rpartition(")")[2].split()
+                if int(fields[3]) == self.pid and fields[0] not in "ZX":
+                    alive.append(int(entry))
+        return alive
 
     def kill_all(self) -> None:
         """End everything that it started."""
-        for pid in session(self.pid):
+        for pid in self._session():
             kill(pid)
+
+    def outlived(self, seconds: float) -> float | None:
+        """Wait until its session has no process left, and return how long; None if some stay."""
+        begin = time.monotonic()
+        while self._session():
+            if time.monotonic() - begin > seconds:
+                return None
+            time.sleep(0.01)
+        return time.monotonic() - begin
+
+
+def kill(pid: int) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
 
 
 def start(words: list[str], folder: Path, log: Path, room: int | None = None) -> Process:
     """Run a command line of ``vinets`` in a folder; no file may grow beyond ``room`` bytes.
 
-    The process is forked, so that everything is imported already: what is disturbed is the work.
+    The process is forked, so that everything is imported already and the work is what is disturbed.
     """
+    from vinets.__main__ import main
+
     sys.stdout.flush()
     pid = os.fork()
     if pid:
@@ -77,65 +100,17 @@ def start(words: list[str], folder: Path, log: Path, room: int | None = None) ->
         os.chdir(folder)
         (folder / "tmp").mkdir(exist_ok=True)
         os.environ["TMPDIR"] = str(folder / "tmp")
+        tempfile.tempdir = None  # that of the process from which this one was forked
         if room is not None:
             resource.setrlimit(resource.RLIMIT_FSIZE, (room, room))
-        _main(words)
+        sys.argv, code = words, None
+        try:
+            main()
+        except SystemExit as end:
+            code = end.code
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code if isinstance(code, int) else bool(code))
     except BaseException:
         os.write(2, traceback.format_exc().encode())
     os._exit(70)
-
-
-def _main(words: list[str]) -> None:
-    import tempfile
-
-    from vinets.__main__ import main
-
-    tempfile.tempdir = None  # of the process that this one was forked from
-    sys.argv = words
-    try:
-        main()
-    except SystemExit as end:
-        code = end.code
-    else:
-        code = 0
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code if isinstance(code, int) else 1 if code else 0)
-
-
-def session(number: int) -> list[int]:
-    """Living processes of a session."""
-    found = []
-    for entry in os.listdir("/proc"):
-        if not entry.isdigit():
-            continue
-        try:
-            told = Path(f"/proc/{entry}/stat").read_text().rpartition(")")[2].split()
-        except OSError:  # it has ended in the meantime
-            continue
-        if int(told[3]) == number and told[0] not in "ZX":
-            found.append(int(entry))
-    return found
-
-
-def command_line(pid: int) -> str:
-    """What a process was started with; empty if it has ended."""
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_text()
-    except OSError:
-        return ""
-
-
-def kill(pid: int) -> None:
-    with suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGKILL)
-
-
-def gone(number: int, seconds: float) -> float | None:
-    """Seconds until a session has no process left; None if some stay."""
-    begin = time.monotonic()
-    while session(number):
-        if time.monotonic() - begin > seconds:
-            return None
-        time.sleep(0.01)
-    return time.monotonic() - begin

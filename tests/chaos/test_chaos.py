@@ -25,8 +25,11 @@ def test_folders_that_differ_are_told_apart(tmp_path):
     one, other = tmp_path / "one", tmp_path / "other"
     (one / "a").mkdir(parents=True)
     (one / "a" / "r.json").write_text('{"accuracy": 0.5, "seconds": 1.5}')
+    rows = ['{"name": "x", "seconds": 1}', '{"name": "y", "seconds": 2}']
+    (one / "t.jsonl").write_text("\n".join([*rows, '{"na']))
     shutil.copytree(one, other)
     (one / "a" / "r.json").write_text('{"accuracy": 0.5, "seconds": 2.5}')
+    (other / "t.jsonl").write_text("\n".join(rows[::-1]).replace("2", "3"))
     assert not list(differences(one, other))
     (one / "a" / "r.json").write_text('{"accuracy": 0.75, "seconds": 1.5}')
     (one / "stray").write_text("")

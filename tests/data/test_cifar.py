@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from vinets.data import Augmentation, cifar, load_data
-from vinets.data.cifar import read_pickle
+from vinets.data.cifar import CLASSES, read_pickle
 
 RANDOM = np.random.default_rng(0)
 PARTS = {"train": 50, "test": 25}  # a sheet has 25 images in a row
@@ -20,6 +20,7 @@ IMAGES = {
 }
 FINE = {part: RANDOM.permutation(100)[:n] for part, n in PARTS.items()}
 NAMES = [f"name{k}" for k in range(100)]
+META = {"cifar10": "batches.meta.txt", "cifar100": "fine_label_names.txt"}
 TEN = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
 
 
@@ -43,10 +44,7 @@ def write_binary(top, name):
         columns = [fine % 10] if name == "cifar10" else [fine // 5, fine]
         records = [np.column_stack(columns).astype(np.uint8), images.reshape(len(images), -1)]
         np.concatenate(records, axis=1).tofile(folder / f"{stem}.bin")
-    if name == "cifar10":
-        (folder / "batches.meta.txt").write_text("\n".join(NAMES[:10]) + "\n\n")
-    else:
-        (folder / "fine_label_names.txt").write_text("\n".join(NAMES) + "\n")
+    (folder / META[name]).write_text("\n".join(NAMES[: CLASSES[name]]) + "\n\n")
     return folder
 
 
@@ -81,8 +79,7 @@ def write_sheets(top, name):
         fine = expected_labels(name, part)
         labels = fine if name == "cifar10" else np.column_stack([fine // 5, fine])
         np.save(folder / f"{part}_labels.npy", labels.astype(np.uint8))
-    meta = {"cifar10": "batches.meta.txt", "cifar100": "fine_label_names.txt"}[name]
-    (folder / meta).write_text("\n".join(NAMES[: 10 if name == "cifar10" else 100]))
+    (folder / META[name]).write_text("\n".join(NAMES[: CLASSES[name]]))
     return folder
 
 
@@ -101,7 +98,7 @@ def test_every_layout_gives_the_same_data_set(tmp_path, name, write):
         for part, source in (("train", data.train), ("test", data.test)):
             np.testing.assert_array_equal(source.images.numpy(), IMAGES[part])
             np.testing.assert_array_equal(source.labels.numpy(), expected_labels(name, part))
-            assert source.classes == tuple(NAMES[: 10 if name == "cifar10" else 100])
+            assert source.classes == tuple(NAMES[: CLASSES[name]])
         assert data.train.augmentation == Augmentation(4, True, "reflect")
         assert data.test.augmentation is None
         assert data.train.preprocessing.std == (0.2470, 0.2435, 0.2616)

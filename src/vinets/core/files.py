@@ -1,6 +1,6 @@
 """Read files safely, write them whole or not at all, lock folders, and name files.
 
-Whatever is read may come from anybody. Only regular files are opened, so that no pipe and no device
+Files may come from strangers. Only regular files are opened, so that no pipe and no device
 holds a program up or fills its memory, and what they may hold has bounds.
 """
 
@@ -47,7 +47,7 @@ def open_regular(path: str | Path, *, inside: str | Path | None = None) -> Binar
         raise ValueError(
             f"{path} is a link out of {inside}, which is not followed. Put the file itself there."
         )
-    # Without O_NONBLOCK, opening a pipe would wait for somebody to write into it.
+    # Without O_NONBLOCK, opening a pipe would wait until a program writes into it.
     opened = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     if not stat.S_ISREG(os.fstat(opened).st_mode):
         os.close(opened)

@@ -48,7 +48,7 @@ LABEL_KEYS = {"cifar10": "label", "cifar100": "fine_label"}
 # Names that the pickles mention, and how they write the type of bytes.
 NAMES = (
     *(("numpy", "ndarray"), ("numpy", "dtype"), ("_codecs", "encode")),
-    *((f"numpy.{core}.multiarray", "_reconstruct") for core in ("core", "_core")),
+    *(("numpy.core.multiarray", "_reconstruct"), ("numpy._core.multiarray", "_reconstruct")),
 )
 UINT8 = ("u1", "|u1", b"u1", b"|u1")
 
@@ -63,8 +63,8 @@ class Layout(NamedTuple):
     names: str  # a file with the names of the classes: text, or a pickle next to pickles
 
 
-_BATCHES = tuple(f"data_batch_{i}" for i in range(1, 6))
-_BINARY = tuple(f"{name}.bin" for name in _BATCHES)
+_BATCHES = tuple(map("data_batch_{}".format, range(1, 6)))
+_BINARY = tuple(map("{}.bin".format, _BATCHES))
 _FINE = "fine_label_names.txt"
 LAYOUTS = (
     Layout("cifar10", "cifar-10-batches-bin", _BINARY, ("test_batch.bin",), "batches.meta.txt"),

@@ -80,8 +80,8 @@ def idx_folder(
     train, test = (_read_part(folder, part) for part in PARTS)
     if train[0].shape[1:] != test[0].shape[1:]:
         sides = (" x ".join(map(str, images.shape[2:])) for images, _ in (train, test))
-        said = "{} to train on and {} to test on".format(*sides)
-        raise ValueError(f"{folder} must hold images of one size. Got {said}.")
+        sizes = "{} to train on and {} to test on".format(*sides)
+        raise ValueError(f"{folder} must hold images of one size. Got {sizes}.")
     shifts = Augmentation(padding=min(train[0].shape[2:]) // 8, flip=flip, mode="zero")
     return image_split(folder.resolve().name, train, test, classes=classes, augmentation=shifts)
 

@@ -227,8 +227,8 @@ def split_positions(
     quotas = np.floor(exact).astype(np.int64)
     missing = round(share * int(sizes.sum())) - int(quotas.sum())
     by_remainder = np.argsort(quotas - exact, kind="stable")
-    open_to_more = [k for k in by_remainder if quotas[k] + 1 < sizes[k]]
-    quotas[open_to_more[: max(0, missing)]] += 1
+    candidates = [k for k in by_remainder if quotas[k] + 1 < sizes[k]]
+    quotas[candidates[: max(0, missing)]] += 1
     if share > 0 and not quotas.sum():
         remedy = f"{share:g} of {len(labels)} examples holds out none."
         raise parameter_error(owner, name, "large enough for one example", share, remedy)
