@@ -82,8 +82,8 @@ class CostTable:
             self.costs[one.name] = Cost(sum(network.parts().values()))
             progress.advance()
         if "macs" in limits:
-            for name, network in networks.items():
-                macs = flops(network, example) // 2  # because a multiply-add is two operations
+            for name, whole in networks.items():
+                macs = flops(whole, example) // 2  # because a multiply-add is two operations
                 self.costs[name] = replace(self.costs[name], macs=macs)
         if timed:
             example = setup.test.example(budget.batch)

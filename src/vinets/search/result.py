@@ -295,10 +295,8 @@ def frontier(points: Iterable[tuple[float, float, T]]) -> list[T]:
 
 def layers_of(points: Sequence[tuple[float, float, T]]) -> list[list[T]]:
     """Return frontier after frontier, each of what the ones before left over."""
-    rest, layers = list(enumerate(points)), []
+    rest, layers = list(points), list[list[T]]()
     while rest:
-        front = frontier((cost, gain, index) for index, (cost, gain, _) in rest)
-        layers.append([points[index][2] for index in front])
-        gone = set(front)
-        rest = [one for one in rest if one[0] not in gone]
+        layers.append(frontier(rest))
+        rest = [point for point in rest if point[2] not in layers[-1]]
     return layers
