@@ -54,7 +54,7 @@ class Search:
         self.setup, self.budget, self.seed, self.executor = setup, budget, seed, executor
         self.epochs = options.epochs
         self.rungs = sorted({max(1, round(s * self.epochs)) for s in ROUNDS} - {self.epochs})
-        self.rates = {True: RATES[0], False: RATES[0]}  # for trainings to the end, and for others
+        self.rates = {True: RATES[0], False: RATES[0]}  # by whether a training goes to the end
         self.recorded = True  # whether a GPU records steps; until one cannot be
         self.watch, self.store = progress_of(progress), Store(folder)
         self.space = Space(setup, options.cuts, seed)

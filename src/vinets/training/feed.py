@@ -236,8 +236,9 @@ class InputFeed:
                 if teach and self.teacher is not None:
                     with torch.autocast(device, torch.bfloat16, enabled=self.half):
                         taught = logits_of(call(self.teacher, inputs)).float()
-                seen = inputs if self.network is None else call(self.network.latents, inputs)
-            yield seen, labels, taught
+                if self.network is not None:
+                    inputs = call(self.network.latents, inputs)
+            yield inputs, labels, taught
 
 
 # --- cached latents ---------------------------------------------------------------------------
@@ -253,7 +254,7 @@ class LatentViews:
     views: tuple[Tensor, ...]  # each (m, C, P)
     labels: Tensor  # (m,)
     teacher_logits: tuple[Tensor, ...]  # on every view; empty without a teacher
-    held_latents: Tensor  # of the held-out part; empty without one
+    held_latents: Tensor  # those of the held-out part; empty without one
     held_labels: Tensor
     facts: Callable[[], dict[str, Any]] = dict  # digests of what they are made of, as of a Feed
 
@@ -263,13 +264,13 @@ class LatentViews:
     ) -> LatentViews:
         """Apply a function, such as the frozen part of a head; None keeps the dtype."""
 
-        def seen(latents: Tensor) -> Tensor:
+        def apply(latents: Tensor) -> Tensor:
             kept = latents.dtype if dtype is None else dtype
             parts = latents.split(LATENT_BATCH)
             return torch.cat([front(part.float()).to(kept) for part in parts])
 
-        views = tuple(seen(view) for view in self.views)
-        held = seen(self.held_latents) if len(self.held_labels) else self.held_latents
+        views = tuple(map(apply, self.views))
+        held = apply(self.held_latents) if len(self.held_labels) else self.held_latents
         return replace(self, views=views, held_latents=held)
 
     def parts(self) -> Iterator[tuple[Tensor, Tensor]]:

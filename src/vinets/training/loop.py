@@ -103,8 +103,8 @@ class Replay:
         self.step = step
         self.eager = EAGER_STEPS
         self.graph: torch.cuda.CUDAGraph | None = None
-        self._inputs: list[Tensor] = []  # where the graph reads
-        self._results: tuple[Tensor, Tensor] | None = None  # where it leaves its results
+        self._inputs: list[Tensor] = []  # tensors from which the graph reads
+        self._results: tuple[Tensor, Tensor] | None = None  # tensors that it fills
 
     def __call__(
         self, inputs: Inputs, labels: Tensor, taught: Tensor | None

@@ -195,7 +195,7 @@ def _inputs_of(
     feed = InputFeed(
         data, recipe, device=device, teacher=teacher, features=features, memory_format=layout
     )
-    # Before training: an interruption leaves a network that has seen some of the examples.
+    # Before training, because an interrupted network has learned some of the examples.
     remember_examples(network, feed.source)
     try:
         yield feed
