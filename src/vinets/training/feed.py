@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -16,6 +13,7 @@ from torch import Tensor, nn
 
 from vinets.core.checks import format_bytes, parameter_error
 from vinets.core.device import Inputs, call, each, logits_of
+from vinets.core.files import locked
 from vinets.core.options import flat
 from vinets.core.plain import as_plain
 from vinets.core.progress import Progress, progress_of
@@ -30,7 +28,6 @@ from vinets.networks.network import CutNetwork
 THREE_VIEWS = TrainingOptions(views=3)
 LATENT_BATCH = 512  # examples that run through the backbone at once
 MAX_ANSWERS = 1 << 30  # bytes of a teacher's answers that are kept
-PATIENCE = 120.0  # seconds to wait for another process before its work is done here
 Batch = tuple[Inputs, Tensor, Tensor | None]  # inputs or latents, labels, logits of the teacher
 
 
@@ -102,37 +99,20 @@ class Lessons:
         if key in self._kept:
             return self._kept[key]
         if self.directory is not None:
-            return self._shared(self.directory / f"{key}.safetensors", ask)
+            path = self.directory / key / "answers.safetensors"
+            with locked(path.parent, wait=True):  # the first process asks, and others wait for it
+                if not path.exists():
+                    write_file(path, {"answers": ask().half()}, {})
+                known = read_file(path, inside=path.parent)[0].get("answers")
+            if known is None:
+                raise ValueError(f"{path} holds no answers of a teacher. Delete it.")
+            return known
         answers = ask().half()
         # All epochs or none: a part of them would be of no use to the next training.
         if answers.nbytes * epochs <= self.limit:
             if sum(one.nbytes for one in self._kept.values()) + answers.nbytes > self.limit:
                 self._kept.clear()  # those of other seeds or batches
             self._kept[key] = answers
-        return answers
-
-    def _shared(self, path: Path, ask: Callable[[], Tensor]) -> Tensor:
-        """Read a file that this or another process writes when the first one needs it."""
-        path.parent.mkdir(parents=True, exist_ok=True)
-        lock = path.with_suffix(".lock")
-        end = time.monotonic() + PATIENCE
-        while not path.exists() and time.monotonic() < end:
-            try:
-                os.close(os.open(lock, os.O_CREAT | os.O_EXCL))
-                break
-            except FileExistsError:
-                time.sleep(0.05)
-        if path.exists():
-            known = read_file(path, inside=path.parent)[0].get("answers")
-            if known is None:
-                raise ValueError(f"{path} holds no answers of a teacher. Delete it.")
-            return known
-        try:
-            answers = ask().half()
-            write_file(path, {"answers": answers}, {})
-        finally:
-            with contextlib.suppress(FileNotFoundError):
-                lock.unlink()
         return answers
 
 
