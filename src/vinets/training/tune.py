@@ -148,8 +148,10 @@ def fine_tune(
             data = data.through(front)
         history = fit(trained, ViewFeed(data, seed=recipe.seed), recipe, **call)
     else:
-        how = {"network": network, "teacher": teacher, "features": head.matches_features}
-        feed = InputFeed(data, recipe, device=device, **how)
+        features = head.matches_features
+        feed = InputFeed(
+            data, recipe, device=device, network=network, teacher=teacher, features=features
+        )
         remember_examples(network, feed.source)
         history = fit(head, feed, recipe, **call)
     network.eval()
