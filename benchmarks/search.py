@@ -76,7 +76,7 @@ def everything(
     chosen, final = divide(setup.model, setup.data, seed=given.seed, device=setup.device)
     folder = given.out / str(index)
     search = Search(chosen, budget, folder, searching, given.seed, progress=Lines())
-    search.measure()
+    search.prepare(write=False)
     search.store.claim([], {chosen.name: chosen.identity})
     name = f"{given.network}-everything-{index}-{count}.json"
     known = json.loads(_read(given.keep / name))["tried"] if (given.keep / name).is_file() else []

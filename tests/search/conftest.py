@@ -8,10 +8,9 @@ milliseconds. What :mod:`vinets.search.rounds` knows of trials is their names, t
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import pytest
 import torch
@@ -54,8 +53,7 @@ def model(data: DataSplit) -> torch.nn.Module:
     return model
 
 
-@dataclass(frozen=True)
-class Trial:
+class Trial(NamedTuple):
     """A training of a candidate, known by its name as a real trial is."""
 
     candidate: Candidate
@@ -68,16 +66,11 @@ class Trial:
     def name(self) -> str:
         return f"{self.candidate.name}-{self.epochs}-{self.rate:g}"
 
-    @property
-    def cut(self) -> str:
-        return self.candidate.cut
-
-    @property
-    def head(self) -> str:
-        return self.candidate.head
+    cut = property(lambda self: self.candidate.cut)
+    head = property(lambda self: self.candidate.head)
 
     def change(self, recorded: bool) -> Trial:
-        return Trial(self.candidate, self.epochs, self.rate, self.save, recorded)
+        return self._replace(recorded=recorded)
 
 
 class Store:
@@ -98,11 +91,6 @@ class Store:
         return SimpleNamespace(trained=self.results[trial.name])
 
 
-def candidates_of(heads: Sequence[str]) -> list[Candidate]:
-    """Return a candidate for every head, each behind a cut of its own."""
-    return [Candidate(f"cut{i}", head, 1 + i) for i, head in enumerate(heads)]
-
-
 @pytest.fixture
 def make_search(monkeypatch, tmp_path) -> Callable[..., Search]:
     """Return a function that makes a search from the accuracies that its candidates reach.
@@ -117,17 +105,17 @@ def make_search(monkeypatch, tmp_path) -> Callable[..., Search]:
         budget: str | list[str] = "drop=0",
         *,
         sizes: Sequence[int] = (),
-        latencies: Sequence[float] = (),
         heads: Sequence[str] = (),
         epochs: int = 4,
-        accuracy: float = 0.9,
         folder: Path = tmp_path / "search",
         **options,
     ) -> Search:
-        candidates = candidates_of(heads or ["pooled"] * count)
+        # Each is behind a cut of its own.
+        every = enumerate(heads or ["pooled"] * count)
+        candidates = [Candidate(f"cut{i}", head, 1 + i) for i, head in every]
         setup = SimpleNamespace(
             name="uncut",
-            accuracy=accuracy,
+            accuracy=0.9,
             wrong=UNCUT_WRONG,
             train=range(EXAMPLES),
             test=range(EXAMPLES),
@@ -138,7 +126,7 @@ def make_search(monkeypatch, tmp_path) -> Callable[..., Search]:
             setup=setup,
             candidates=candidates,
             cuts=[SimpleNamespace(name=f"cut{i}", macs=100 * (1 + i)) for i in range(count)],
-            trial=lambda one, epochs, rate, save="": Trial(one, epochs, rate, save),
+            trial=Trial,
             seconds_per_example=lambda one: 0.001 * one.parameters,
         )
         calls: list[SimpleNamespace] = []
@@ -154,12 +142,11 @@ def make_search(monkeypatch, tmp_path) -> Callable[..., Search]:
                 store.results[trial.name] = facts
 
         def measure(table, space, budget, progress):
-            numbers = [*sizes] or [1 + i for i in range(count)]
-            times = [*latencies] or [None] * count
-            known = dict(table.costs)
-            table.costs = {"uncut": Cost(1_000, 1.0 if latencies else None)}
-            for one, size, seconds in zip(candidates, numbers, times, strict=True):
-                table.costs[one.name] = Cost(size, seconds)
+            known, numbers = table.costs, sizes or range(1, 1 + count)
+            table.costs = {"uncut": Cost(1_000)}
+            table.costs |= {
+                one.name: Cost(size) for one, size in zip(candidates, numbers, strict=True)
+            }
             return table.costs != known
 
         monkeypatch.setattr(rounds, "Space", lambda *_: space)

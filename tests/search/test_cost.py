@@ -68,26 +68,18 @@ def passes(names, budget):
     return time_passes(networks, None, parse_budget(budget), "cpu", SILENT)
 
 
-def test_what_a_network_stores_and_computes_is_counted(space):
-    table = CostTable()
-    assert table.measure(space, parse_budget("macs=50%"), SILENT)
-    for one, network in space.networks(space.candidates):
-        found = table.costs[one.name]
-        assert found.parameters == network.parts()["network"]
-        assert found.macs == flops(network, torch.zeros(1, 4)) // 2 == 8 * 2**one.parameters
-    assert table.costs["uncut"].macs == 8 * 64
-    assert not any(known.latency for known in table.costs.values())
-
-
-def test_what_is_known_is_not_measured_again(space):
+def test_what_a_network_stores_and_computes_is_counted_once(space):
     table = CostTable()
     asked = ["params=50%", "size=50%", "macs=50%", "params=10%", "drop=1", "macs=10%"]
-    assert [table.measure(space, parse_budget(one), SILENT) for one in asked] == [
-        *(True, False),
-        *(True, False),  # sizes do not say how many operations there are
-        *(False, False),
-    ]
-    assert space.built == [3, 3]
+    # Sizes do not say how many operations there are.
+    measured = [table.measure(space, parse_budget(one), SILENT) for one in asked]
+    assert measured == [True, False, True, False, False, False] and space.built == [3, 3]
+    for one, network in space.networks(space.candidates):
+        cost = table.costs[one.name]
+        assert cost.parameters == network.parts()["network"]
+        assert cost.macs == flops(network, torch.zeros(1, 4)) // 2 == 8 * 2**one.parameters
+    assert table.costs["uncut"].macs == 8 * 64
+    assert not any(known.latency for known in table.costs.values())
 
 
 def test_latencies_are_measured_and_those_of_another_batch_anew(space, monkeypatch):
@@ -129,11 +121,10 @@ def test_nothing_is_too_slow_by_one_timing(monkeypatch):
     first = {"uncut": 1.0, "quick": 0.1, "slow": 0.9, "disturbed": 5.0}
     again = {"uncut": 1.0, "slow": 0.92, "disturbed": 0.2}
     asked = timed_as(monkeypatch, first, again)
-    found = passes(("quick", "slow", "disturbed"), "latency=50%@cpu")
+    times = passes(("quick", "slow", "disturbed"), "latency=50%@cpu")
     assert asked == [(set(first), cost.WINDOWS), (set(again), cost.WINDOWS)]
-    seconds = {name: pair[0] for name, pair in found.items()}
-    assert seconds == pytest.approx(first | again)
-    assert all(pair[1] == pytest.approx(0.1 * pair[0]) for pair in found.values())  # the spread
+    assert {name: seconds for name, (seconds, _) in times.items()} == pytest.approx(first | again)
+    assert all(spread == pytest.approx(0.1 * seconds) for seconds, spread in times.values())
 
 
 def test_what_is_close_to_a_limit_is_timed_for_longer(monkeypatch):
@@ -192,15 +183,9 @@ def test_nothing_is_left_of_a_recording_that_failed():
 
     x, quick = torch.randn(4, 16), {"repeats": 3, "seconds": 0.01}
     networks = {"plain": nn.Linear(16, 16), "deep": nn.Sequential(nn.Linear(16, 16), nn.ReLU())}
-
-    def recorded(networks):
-        found = in_turns(networks, x, 4, "cuda", SILENT, quick)
-        assert all(one.latency_ms > 0 for one in found.values())
-        return {one.recorded for one in found.values()}
-
-    assert recorded(networks) == {True}
-    assert recorded(networks | {"asks": Asks()}) == {False}
-    assert recorded(networks) == {True}
+    for some, recorded in ((networks, True), (networks | {"asks": Asks()}, False)) * 2:
+        timed = in_turns(some, x, 4, "cuda", SILENT, quick).values()
+        assert all(one.latency_ms > 0 and one.recorded == recorded for one in timed)
 
 
 def test_time_is_interpolated_between_cuts():

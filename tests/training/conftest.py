@@ -23,8 +23,7 @@ class Stop:
     def __init__(self, after: int) -> None:
         self.left = after
 
-    def start(self, stage: str, total: int) -> None:
-        pass
+    def start(self, stage: str, total: int) -> None: ...
 
     def advance(self, count: int = 1, note: str = "") -> None:
         self.left -= count

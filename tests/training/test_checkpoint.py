@@ -222,7 +222,12 @@ def test_momentum_lies_in_memory_as_its_parameter_does(tmp_path):
         assert torch.equal(kept, read) and read.stride() == q.stride()
 
 
-def test_checkpoints_take_a_tenth_of_the_time_at_most(monkeypatch):
+@pytest.mark.parametrize(
+    ("seconds", "expected"), [(0.5, [1, 6, 11, 16, 21, 26, 30]), (0.1, [*range(1, 31)])]
+)
+def test_slow_checkpoints_take_a_tenth_of_the_time_and_quick_ones_follow_every_epoch(
+    monkeypatch, seconds, expected
+):
     now = 0.0
     monkeypatch.setattr(checkpoint.time, "perf_counter", lambda: now)
     pace, written = Pace(), []
@@ -231,18 +236,8 @@ def test_checkpoints_take_a_tenth_of_the_time_at_most(monkeypatch):
         if pace.due(last=epoch == 30):
             written.append(epoch)
             with pace.writing():
-                now += 0.5
-    assert written == [1, 6, 11, 16, 21, 26, 30]
-
-
-def test_quick_checkpoints_are_written_after_every_epoch(monkeypatch):
-    now = 0.0
-    monkeypatch.setattr(checkpoint.time, "perf_counter", lambda: now)
-    pace = Pace()
-    for _ in range(5):
-        assert pace.due(last=False)
-        with pace.writing():
-            now += 0.1
+                now += seconds
+    assert written == expected
 
 
 def test_a_training_goes_on_from_the_last_checkpoint_that_was_written(

@@ -205,7 +205,7 @@ def measure(
             notes.append(quantized)
             continue
         file, measured[name] = quantized
-        if where.type == "cpu":  # files run there
+        if where.type == "cpu":  # the only device on which files run
             turns[f"{name} in int8"] = file
     batch = budget.batch if budget.latency else SpeedOptions().batch
     windows = LONG_WINDOWS if budget.latency else WINDOWS

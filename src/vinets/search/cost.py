@@ -22,12 +22,12 @@ from vinets.search.space import Candidate, Space
 
 try:
     import resource
-except ImportError:  # Windows does not have it, so plans do not say the memory of the CPU there
+except ImportError:  # Windows does not have it, so plans on it do not say the memory of a CPU
     resource = None  # type: ignore[assignment]
 
 NEAREST = 6  # candidates that are tried where none is within the limits
 WINDOWS = {"repeats": 5, "seconds": 0.1}
-LONG_WINDOWS = {"repeats": 15, "seconds": 0.2}  # for latencies that are close to the limit
+LONG_WINDOWS = {"repeats": 15, "seconds": 0.2}  # where a latency is close to the limit
 CLOSE = 1.25  # factor from the limit within which a latency is close to it
 TIMED_CUTS = 3  # cuts behind which steps of training are timed
 
@@ -82,8 +82,8 @@ class CostTable:
             self.costs[one.name] = Cost(sum(network.parts().values()))
             progress.advance()
         if "macs" in limits:
-            for name, network in networks.items():
-                macs = flops(network, example) // 2  # because a multiply-add is two operations
+            for name, whole in networks.items():
+                macs = flops(whole, example) // 2  # because a multiply-add is two operations
                 self.costs[name] = replace(self.costs[name], macs=macs)
         if timed:
             example = setup.test.example(budget.batch)

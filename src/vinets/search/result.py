@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 MIN_LEAD = 0.2  # points by which a network in int8 has to be ahead to be called better
 MUCH_LOST = 5.0  # points, above which a loss is spoken of
-TOLERANCE = 0.05  # of a limit on latency, which the last timing may exceed without a word
+TOLERANCE = 0.05  # share by which the last timing may exceed a latency without a word
 
 
 @dataclass(frozen=True)
@@ -32,14 +32,14 @@ class Attempt:
     cost: Cost
     # On the validation examples, in [0, 1], by the epochs of a training; 0 for the uncut network.
     accuracies: Mapping[int, float]
-    # Standard error of the difference to the uncut network there, after the longest training, by
-    # the examples that exactly one of the two gets wrong.
+    # Standard error of the difference to the uncut network on the validation examples, after the
+    # longest training, by the examples that exactly one of the two gets wrong.
     error: float | None = None
     test: float | None = None  # accuracy on the test examples, after training to the end
-    # Interval of 95 % for the difference to the uncut network there, in points.
+    # Interval of 95 % for the difference to the uncut network on the test examples, in points.
     interval: tuple[float, float] | None = None
     speed: float | None = None  # examples per second, where all that were tested took turns
-    latency: float | None = None  # seconds of a forward pass there
+    latency: float | None = None  # seconds of a forward pass, in the same turns
     spread: float | None = None  # standard deviation of the latency over windows of time
     seconds: float = 0.0  # duration of all its trainings
     command: tuple[str, ...] = ()  # makes it again, as it is after its longest training
@@ -122,13 +122,13 @@ class SearchResult:
     validation: int  # examples that were used to choose
     tested: int  # examples that were looked at once, at the end
     batch: int = 0  # examples in a forward pass, where speed and latency were measured
-    recorded: bool = False  # whether passes were CUDA graphs there, as on a GPU if possible
+    recorded: bool = False  # whether these passes were CUDA graphs, as on a GPU if possible
     notes: tuple[str, ...] = ()  # what could not be measured or cannot be relied on, and why
     seconds: float = 0.0
     command: tuple[str, ...] = ()  # command that started the search
     machine: Mapping[str, object] = field(default_factory=dict)
     saved: str = ""  # folder of the chosen network, as commands name it; empty if not saved
-    verdict: str = ""  # made of the other fields if empty
+    verdict: str = ""  # written from the other fields if empty
     # The chosen network, folded, in eval mode; the uncut one if nothing is smaller. Not in JSON.
     network: nn.Module | None = field(
         default=None, repr=False, compare=False, metadata={"plain": False}
@@ -295,10 +295,8 @@ def frontier(points: Iterable[tuple[float, float, T]]) -> list[T]:
 
 def layers_of(points: Sequence[tuple[float, float, T]]) -> list[list[T]]:
     """Return frontier after frontier, each of what the ones before left over."""
-    rest, layers = list(enumerate(points)), []
+    rest, layers = list(points), list[list[T]]()
     while rest:
-        front = frontier((cost, gain, index) for index, (cost, gain, _) in rest)
-        layers.append([points[index][2] for index in front])
-        gone = set(front)
-        rest = [one for one in rest if one[0] not in gone]
+        layers.append(frontier(rest))
+        rest = [point for point in rest if point[2] not in layers[-1]]
     return layers

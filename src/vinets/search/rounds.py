@@ -54,7 +54,7 @@ class Search:
         self.setup, self.budget, self.seed, self.executor = setup, budget, seed, executor
         self.epochs = options.epochs
         self.rungs = sorted({max(1, round(s * self.epochs)) for s in ROUNDS} - {self.epochs})
-        self.rates = {True: RATES[0], False: RATES[0]}  # for trainings to the end, and for others
+        self.rates = {True: RATES[0], False: RATES[0]}  # by whether a training goes to the end
         self.recorded = True  # whether a GPU records steps; until one cannot be
         self.watch, self.store = progress_of(progress), Store(folder)
         self.space = Space(setup, options.cuts, seed)
@@ -63,22 +63,19 @@ class Search:
 
     # --- costs, before anything is trained ----------------------------------------------------
 
-    def prepare(self) -> None:
-        """Measure the costs of all candidates, or read them back."""
-        self.store.claim([], {self.setup.name: self.setup.identity})
+    def prepare(self, *, write: bool = True) -> None:
+        """Measure the costs of all candidates, or read them back; write them if that is wanted."""
         path = self.store.folder / COSTS
-        if path.is_file():
-            self.table = from_plain(CostTable, read_json(path), str(path))
-        if self.measure():
-            write_json(path, as_plain(self.table))
-
-    def measure(self) -> bool:
-        """Measure costs that are not known, for attempts that begin; write nothing."""
+        if write:
+            self.store.claim([], {self.setup.name: self.setup.identity})
+            if path.is_file():
+                self.table = from_plain(CostTable, read_json(path), str(path))
         measured = self.table.measure(self.space, self.budget, self.watch)
         self.attempts = {
             one.name: Attempt(one, self.table.costs[one.name], {}) for one in self.space.candidates
         }
-        return measured
+        if measured and write:
+            write_json(path, as_plain(self.table))
 
     def feasible(self) -> list[Candidate]:
         """Return candidates within the limits, each once; the nearest where there are none."""
@@ -91,7 +88,7 @@ class Search:
 
     def plan(self) -> SearchPlan:
         """Return what would be tried, and what it would take; nothing is written."""
-        self.measure()
+        self.prepare(write=False)
         feasible, rounds = self.feasible(), []
         left = len(feasible)
         for epochs in self.rungs:

@@ -28,13 +28,13 @@ from vinets.runs.setup import Setup
 from vinets.runs.trial import Trial
 from vinets.training import fine_tune
 
-MAX_SHARE = 0.9  # of the uncut network's parameters or operations; beyond, a cut saves nothing
+MAX_SHARE = 0.9  # share of parameters or operations, beyond which a cut saves nothing
 MAX_HEAD = 500_000  # parameters of a large head
-MAX_HEAD_SHARE = 0.2  # of the uncut network's parameters, in a large head
+MAX_HEAD_SHARE = 0.2  # share of the uncut network's parameters, in a large head
 SMALL_DATA = 10_000  # examples, below which batches are small
 FEW_CLASSES = 20  # with no more, a teacher's answers say more at a higher temperature
 HIGH_TEMPERATURE = 4.0
-VARIABLES = 16  # of a VI-Net's polynomials, which then have at most 152 monomials
+VARIABLES = 16  # variables of a VI-Net, whose polynomials have at most 152 monomials
 MIN_GENERATORS, MAX_GENERATORS = 4, 64  # per class, of a VI-Net
 TIMED_STEPS = 6  # steps of training that tell how long all of it will take
 INT8 = "onnx-int8"  # export format

@@ -19,7 +19,7 @@ from vinets.core.settings import TrainingOptions
 
 NAME = "checkpoint.safetensors"
 QUICK = 0.2  # seconds of writing, up to which a checkpoint follows every epoch
-MAX_SHARE = 0.1  # of the time goes to checkpoints that take longer
+MAX_SHARE = 0.1  # largest share of the time that goes to checkpoints that take longer
 
 
 @dataclass(frozen=True)
@@ -147,7 +147,7 @@ class Pace:
     """
 
     def __init__(self) -> None:
-        self._seconds, self._end = 0.0, time.perf_counter()  # of writing, the last time
+        self._seconds, self._end = 0.0, time.perf_counter()  # the last time something was written
 
     def due(self, *, last: bool) -> bool:
         """Return whether to write now; always after the last epoch."""

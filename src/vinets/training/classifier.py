@@ -24,7 +24,7 @@ from vinets.heads.base import LastLayer
 from vinets.training.checkpoint import Epoch, History
 
 MAX_GRADIENT = 1e-8  # entry of the gradient, at which the minimum counts as reached, in float64
-MAX_STEPS = 100  # of Newton; ten to twenty are usual
+MAX_STEPS = 100  # steps of Newton; ten to twenty are usual
 MIN_DEVIATION = 1e-12  # features of a smaller standard deviation say nothing
 
 
@@ -36,7 +36,7 @@ def minimise_logistic(
     ``x`` (m, F) are standardised features in float64, ``decay`` is the positive weight of the
     squared norm of the weights. Ends once no entry of the gradient exceeds ``gradient``.
 
-    Newton's steps are found by conjugate gradients, in principal axes of the features. There the
+    Newton's steps are computed by conjugate gradients, in principal axes of the features. There the
     second derivative is nearly diagonal, which preconditions it.
     """
     m = len(x)
@@ -57,7 +57,7 @@ def minimise_logistic(
     table = inputs.new_zeros(classes, inputs.shape[1])
     value, slope, shares = loss(table)
     for _ in range(MAX_STEPS):
-        # the gradient with respect to the weights themselves, and not to their coordinates
+        # The gradient with respect to the weights themselves, and not to their coordinates.
         plain = torch.cat([slope[:, :-1] @ axes.mT, slope[:, -1:]], 1)
         if float(plain.abs().max()) <= gradient:
             return table[:, :-1] @ axes.mT, table[:, -1]
@@ -70,18 +70,18 @@ def minimise_logistic(
 
         spread = (shares * (1 - shares)).mean(0)  # how undecided the answers are, class by class
         diagonal = spread[:, None] * variances + penalty
-        # far from the minimum an exact step is not worth its iterations
+        # Far from the minimum an exact step is not worth its iterations.
         size = float(slope.norm())
         step = _conjugate_gradients(curvature, -slope, diagonal, min(0.1, size**0.5) * size)
         length, promised = 1.0, float((slope * step).sum())
         while True:
-            ahead, direction, found = loss(table + length * step)
-            # near the minimum the values agree to the last bit, and the gradient decides
+            ahead, direction, answers = loss(table + length * step)
+            # Near the minimum the values agree to the last bit, and the gradient decides.
             rounded = float(direction.norm()) < size and ahead <= value + 1e-12 * abs(value)
             if ahead <= value + 1e-4 * length * promised or rounded or length < 1e-10:
                 break
             length /= 2
-        table, value, slope, shares = table + length * step, ahead, direction, found
+        table, value, slope, shares = table + length * step, ahead, direction, answers
     raise ValueError(
         f"The classifier was not found to a gradient of {gradient:g} within {MAX_STEPS} steps. "
         f"Raise weight_decay, which is {decay:g}."
@@ -154,7 +154,7 @@ def solve_classifier(
         assert last.norm.running_mean is not None and last.norm.running_var is not None
         last.norm.running_mean.copy_(mean)
         last.norm.running_var.copy_(std.square())
-        # takes out the small number that batch normalisation adds to every variance
+        # This takes out the small number that batch normalisation adds to every variance.
         last.norm.weight.copy_((std.square() + last.norm.eps).sqrt() / std)
         last.norm.bias.zero_()
     last.linear.weight.copy_(weight)

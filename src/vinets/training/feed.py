@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -16,6 +13,7 @@ from torch import Tensor, nn
 
 from vinets.core.checks import format_bytes, parameter_error
 from vinets.core.device import Inputs, call, each, logits_of
+from vinets.core.files import locked
 from vinets.core.options import flat
 from vinets.core.plain import as_plain
 from vinets.core.progress import Progress, progress_of
@@ -30,7 +28,6 @@ from vinets.networks.network import CutNetwork
 THREE_VIEWS = TrainingOptions(views=3)
 LATENT_BATCH = 512  # examples that run through the backbone at once
 MAX_ANSWERS = 1 << 30  # bytes of a teacher's answers that are kept
-PATIENCE = 120.0  # seconds to wait for another process before its work is done here
 Batch = tuple[Inputs, Tensor, Tensor | None]  # inputs or latents, labels, logits of the teacher
 
 
@@ -102,37 +99,20 @@ class Lessons:
         if key in self._kept:
             return self._kept[key]
         if self.directory is not None:
-            return self._shared(self.directory / f"{key}.safetensors", ask)
+            path = self.directory / key / "answers.safetensors"
+            with locked(path.parent, wait=True):  # the first process asks, and others wait for it
+                if not path.exists():
+                    write_file(path, {"answers": ask().half()}, {})
+                known = read_file(path, inside=path.parent)[0].get("answers")
+            if known is None:
+                raise ValueError(f"{path} holds no answers of a teacher. Delete it.")
+            return known
         answers = ask().half()
         # All epochs or none: a part of them would be of no use to the next training.
         if answers.nbytes * epochs <= self.limit:
             if sum(one.nbytes for one in self._kept.values()) + answers.nbytes > self.limit:
                 self._kept.clear()  # those of other seeds or batches
             self._kept[key] = answers
-        return answers
-
-    def _shared(self, path: Path, ask: Callable[[], Tensor]) -> Tensor:
-        """Read a file that this or another process writes when the first one needs it."""
-        path.parent.mkdir(parents=True, exist_ok=True)
-        lock = path.with_suffix(".lock")
-        end = time.monotonic() + PATIENCE
-        while not path.exists() and time.monotonic() < end:
-            try:
-                os.close(os.open(lock, os.O_CREAT | os.O_EXCL))
-                break
-            except FileExistsError:
-                time.sleep(0.05)
-        if path.exists():
-            known = read_file(path, inside=path.parent)[0].get("answers")
-            if known is None:
-                raise ValueError(f"{path} holds no answers of a teacher. Delete it.")
-            return known
-        try:
-            answers = ask().half()
-            write_file(path, {"answers": answers}, {})
-        finally:
-            with contextlib.suppress(FileNotFoundError):
-                lock.unlink()
         return answers
 
 
@@ -236,8 +216,9 @@ class InputFeed:
                 if teach and self.teacher is not None:
                     with torch.autocast(device, torch.bfloat16, enabled=self.half):
                         taught = logits_of(call(self.teacher, inputs)).float()
-                seen = inputs if self.network is None else call(self.network.latents, inputs)
-            yield seen, labels, taught
+                if self.network is not None:
+                    inputs = call(self.network.latents, inputs)
+            yield inputs, labels, taught
 
 
 # --- cached latents ---------------------------------------------------------------------------
@@ -253,7 +234,7 @@ class LatentViews:
     views: tuple[Tensor, ...]  # each (m, C, P)
     labels: Tensor  # (m,)
     teacher_logits: tuple[Tensor, ...]  # on every view; empty without a teacher
-    held_latents: Tensor  # of the held-out part; empty without one
+    held_latents: Tensor  # those of the held-out part; empty without one
     held_labels: Tensor
     facts: Callable[[], dict[str, Any]] = dict  # digests of what they are made of, as of a Feed
 
@@ -263,13 +244,13 @@ class LatentViews:
     ) -> LatentViews:
         """Apply a function, such as the frozen part of a head; None keeps the dtype."""
 
-        def seen(latents: Tensor) -> Tensor:
+        def apply(latents: Tensor) -> Tensor:
             kept = latents.dtype if dtype is None else dtype
             parts = latents.split(LATENT_BATCH)
             return torch.cat([front(part.float()).to(kept) for part in parts])
 
-        views = tuple(seen(view) for view in self.views)
-        held = seen(self.held_latents) if len(self.held_labels) else self.held_latents
+        views = tuple(map(apply, self.views))
+        held = apply(self.held_latents) if len(self.held_labels) else self.held_latents
         return replace(self, views=views, held_latents=held)
 
     def parts(self) -> Iterator[tuple[Tensor, Tensor]]:

@@ -103,8 +103,8 @@ class Replay:
         self.step = step
         self.eager = EAGER_STEPS
         self.graph: torch.cuda.CUDAGraph | None = None
-        self._inputs: list[Tensor] = []  # where the graph reads
-        self._results: tuple[Tensor, Tensor] | None = None  # where it leaves its results
+        self._inputs: list[Tensor] = []  # tensors from which the graph reads
+        self._results: tuple[Tensor, Tensor] | None = None  # tensors that it fills
 
     def __call__(
         self, inputs: Inputs, labels: Tensor, taught: Tensor | None
@@ -255,10 +255,11 @@ def _epoch(step: _Step, advance: TrainingStep, feed: Feed, number: int, watch: P
             "learning_rate or pass clip=1.0."
         )
     accuracy = float(torch.stack(hits).sum()) / count
-    held = _held_out(step, feed.held_out(recipe.batch_size))
-    note = f"loss {loss_mean:.3f}" + ("" if held is None else f", held out {held[1]:.2%}")
-    watch.advance(0, note)
-    return Epoch(number, loss_mean, accuracy, *(held or (None, None)), time.perf_counter() - begin)
+    held, note = _held_out(step, feed.held_out(recipe.batch_size)), f"loss {loss_mean:.3f}"
+    watch.advance(0, note if held is None else f"{note}, held out {held[1]:.2%}")
+    loss_held, accuracy_held = (None, None) if held is None else held
+    seconds = time.perf_counter() - begin
+    return Epoch(number, loss_mean, accuracy, loss_held, accuracy_held, seconds)
 
 
 @torch.no_grad()

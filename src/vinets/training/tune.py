@@ -90,8 +90,7 @@ def fine_tune(
     tuned, cached = recipe.layers != 0, isinstance(data, LatentViews)
     taught = bool(data.teacher_logits) if cached else teacher is not None
     recipe = _distilling(recipe, teacher, taught)
-    features = head.matches_features
-    if features and (cached or recipe.views or teacher is None):
+    if head.matches_features and (cached or recipe.views or teacher is None):
         raise ValueError(
             f"a head of kind {head.kind!r} learns what the classifier of the uncut network "
             "sees: pass teacher=, and no cached latents."
@@ -103,14 +102,13 @@ def fine_tune(
         )
     device = device_of(network) if device is None else torch.device(device)
     network.to(device)
-    stage, last = f"training {head.label}", None
+    stage = f"training {head.label}"
     if recipe.views is not None and not cached:
         teacher = teacher.teacher if isinstance(teacher, Lessons) else teacher
         data = cache_latents(
             network, data, recipe=recipe, teacher=teacher, device=device, progress=progress
         )
-    if recipe.trained == "classifier":
-        last = head.last_layer()
+    last = head.last_layer() if recipe.trained == "classifier" else None
     if last is not None:
         watch = progress_of(progress)
         watch.start(stage, 1)
@@ -135,9 +133,7 @@ def fine_tune(
         backbone = network.thaw(recipe.layers, norms=recipe.norms == "moving")
         groups.append(Group(backbone, recipe.backbone_rate, recipe.backbone_decay))
         try:
-            with _inputs_of(
-                network, data, recipe, recipe.memory_format, teacher, device, features
-            ) as feed:
+            with _inputs_of(network, data, recipe, teacher, device) as feed:
                 return fit(network, feed, recipe, compiled=recipe.compiled, start=start, **call)
         finally:
             network.freeze()
@@ -152,6 +148,7 @@ def fine_tune(
             data = data.through(front)
         history = fit(trained, ViewFeed(data, seed=recipe.seed), recipe, **call)
     else:
+        features = head.matches_features
         feed = InputFeed(
             data, recipe, device=device, network=network, teacher=teacher, features=features
         )
@@ -180,13 +177,13 @@ def _inputs_of(
     network: nn.Module,
     data: Any,
     recipe: TrainingOptions,
-    memory_format: str,
     teacher: nn.Module | Lessons | None,
     device: torch.device,
-    features: bool = False,
 ) -> Iterator[InputFeed]:
     """Feed a whole network; meanwhile weights and images lie as is faster on the device."""
-    last = memory_format == "channels_last" or (memory_format == "auto" and device.type == "cuda")
+    features = isinstance(network, CutNetwork) and network.head.matches_features
+    wanted = recipe.memory_format
+    last = wanted == "channels_last" or (wanted == "auto" and device.type == "cuda")
     layout = torch.channels_last if last else torch.contiguous_format
     _lay_out(network, layout)
     if isinstance(teacher, nn.Module) and last:
@@ -195,7 +192,7 @@ def _inputs_of(
     feed = InputFeed(
         data, recipe, device=device, teacher=teacher, features=features, memory_format=layout
     )
-    # Before training: an interruption leaves a network that has seen some of the examples.
+    # Before training, because an interrupted network has learned some of the examples.
     remember_examples(network, feed.source)
     try:
         yield feed
@@ -274,7 +271,8 @@ def train_classifier(
     recipe = _distilling(recipe, teacher, teacher is not None)
     device = torch.device(device)
     model.to(device)
-    with _inputs_of(model, data, recipe, memory_format, teacher, device) as feed:
+    laid_out = replace(recipe, memory_format=memory_format)
+    with _inputs_of(model, data, laid_out, teacher, device) as feed:
         return fit(
             model,
             feed,
