@@ -1,4 +1,4 @@
-"""The pieces of heads, and what heads tell of their variables."""
+"""The pieces of heads, and the maps of their variables."""
 
 from __future__ import annotations
 
@@ -8,14 +8,11 @@ import pytest
 import torch
 from torch import nn
 
-from vinets.heads import HEADS, Head
 from vinets.heads.pieces import LinearPath, SpatialSum, in_use
 from vinets.heads.polynomial_layer import affine_of
 from vinets.heads.vanishing import component_maps, components
 from vinets.latent.pca import Projection
 from vinets.latent.rescale import Rescale
-
-REQUIRED = ("forward", "config", "parts", "maps")
 
 
 @pytest.mark.parametrize("width", [2, 5])
@@ -77,17 +74,6 @@ def test_a_local_head_with_channels_tells_them_beside_its_components(heads):
         assert torch.equal(projected[-q:], weight)
     head.channels = True
     assert torch.equal(head.maps((channels, 4)).before[-1].matrix[:channels], torch.eye(channels))
-
-
-@pytest.mark.parametrize("missing", REQUIRED)
-def test_a_head_says_all_that_others_need(missing, monkeypatch):
-    monkeypatch.setattr(HEADS, "_entries", dict(HEADS))
-    body = {name: lambda self, *_: None for name in REQUIRED if name != missing}
-    partly = type("Partly", (Head,), {"kind": "partly", **body})
-    with pytest.raises(TypeError, match=missing):
-        partly()
-    whole = type("Whole", (Head,), {"kind": "whole", **body, missing: lambda self, *_: None})
-    assert isinstance(whole(), nn.Module)
 
 
 @pytest.mark.parametrize("lost", ["running_mean", "running_var"])
