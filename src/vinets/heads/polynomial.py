@@ -1,4 +1,4 @@
-"""What all heads of polynomials have in common: everything but how they see the latents."""
+"""The base of all heads of polynomials, which differ in how they see the latents."""
 
 from __future__ import annotations
 
@@ -28,17 +28,13 @@ from vinets.latent.rescale import Rescale
 
 
 class PolynomialHead(Head):
-    """Variables, absolute values of polynomials, linear layer; perhaps a linear path beside.
+    """Variables, absolute values of polynomials, linear layer; perhaps a linear path next to them.
 
-    Subclasses say how the variables are made, and explain the parameters.
-
-    Attributes
-    ----------
-    local : bool
-        Whether the polynomials see one position at a time, or the whole map at once.
+    Subclasses say how the variables are made. ``rescale`` and ``projection`` make them of latents,
+    the ``path`` gives logits linear in the latents, to be added.
     """
 
-    local: ClassVar[bool]
+    local: ClassVar[bool]  # whether the polynomials see one position at a time, or the whole map
 
     def __init__(
         self,
@@ -59,14 +55,14 @@ class PolynomialHead(Head):
 
     @abstractmethod
     def variables(self, latents: Tensor) -> Tensor:
-        """What the polynomials are evaluated at, (B, ..., n)."""
+        """Return what the polynomials are evaluated at, (B, ..., n)."""
 
     @abstractmethod
     def arguments(self) -> dict[str, Any]:
-        """Keyword arguments of the class's own, as plain JSON values."""
+        """Return keyword arguments of the class's own, as plain JSON values."""
 
     def features(self, latents: Tensor) -> Tensor:
-        """Absolute values of the polynomials, (B, N)."""
+        """Return the absolute values of the polynomials, (B, N)."""
         return self.polynomials(self.variables(latents))
 
     def forward(self, latents: Tensor) -> Tensor:
@@ -85,7 +81,7 @@ class PolynomialHead(Head):
     def like(
         cls, head: PolynomialHead, polynomials: PolynomialLayer | BlockPolynomialLayer
     ) -> Self:
-        """An untrained head with other polynomials behind the same variables."""
+        """Make an untrained head with other polynomials behind the same variables."""
         made: Any = cls
         return made(
             copy.deepcopy(head.rescale),
@@ -114,7 +110,7 @@ class PolynomialHead(Head):
     def maps_between(
         self, before: tuple[LinearMap, ...], final: Tensor, reach: float, positions: int = 1
     ) -> HeadMaps:
-        """The polynomials between what makes their variables, and W_F, a matrix ``final``."""
+        """Put the polynomials between the maps to their variables and W_F, a matrix ``final``."""
         polynomials = PolynomialMap(self.polynomials, self.linear.weight, reach, positions)
         path = None if self.path is None else self.path.matrix()
         return HeadMaps(before, LinearMap("W_F", final), polynomials, path)
@@ -149,7 +145,7 @@ class PolynomialHead(Head):
 def _polynomials_from(
     config: Mapping[str, Any], state: Mapping[str, Tensor]
 ) -> PolynomialLayer | BlockPolynomialLayer:
-    """The polynomial layer of the shapes that ``config`` and ``state`` tell."""
+    """Make the polynomial layer of the shapes that ``config`` and ``state`` tell."""
     options = dict(config)
     kind, n_variables = options.pop("kind"), options.pop("n_variables")
     terms = Monomials.terms_of(state, "polynomials.monomials.", n_variables)

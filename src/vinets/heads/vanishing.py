@@ -153,7 +153,8 @@ class GeneratorHead(PolynomialHead):
         seed: int = 0,
         progress: Progress | None = None,
     ) -> Head:
-        options = (options or cls.Options()).for_classes(latents.n_classes)
+        chosen: Any = options or cls.Options()
+        options = chosen.for_classes(latents.n_classes)
         # The latents keep the generators for make().
         variables = cls.find_variables(latents, options, seed)
         find_generators(latents, variables, options, seed, progress)
@@ -444,7 +445,7 @@ def make_layer(
         _, spread = term_moments(shared.terms, points)
         shared = shared.restrict(options.monomials, spread)
     moments = term_moments(shared.terms, points)
-    form = {"sparse": options.sparse, "normalized": local}
+    form: Any = {"sparse": options.sparse, "normalized": local}
     layer = PolynomialLayer.from_polynomials(shared, moments, classes=classes, **form)
     return PrunedLayer(layer, pruned, capped)
 
