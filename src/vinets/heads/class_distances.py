@@ -158,7 +158,7 @@ class Space:
 
     components: int  # principal components, of unit variance, squashed by tanh
     products: int = 0  # how many of the first ones are multiplied with each other
-    degree: int = 1  # of these products
+    degree: int = 1  # degree of the products
     shrink: float = 1.0  # s, towards the covariance that all classes share
     epsilon: float = 0.1  # added to the diagonal
 
@@ -281,7 +281,7 @@ class SpaceScore:
 
     space: Space
     loss: float  # mean negative log-likelihood of held-out points, at the best temperature
-    accuracy: float  # of the nearest class, on held-out points
+    accuracy: float  # share of held-out points whose nearest class is theirs
 
 
 @torch.no_grad()

@@ -22,7 +22,7 @@ from vinets.algebra.shared import SharedPolynomials
 from vinets.algebra.terms import TermSet
 from vinets.core.checks import one_of
 
-SLOPES = {"abs": -1.0, "relu": 0.0, "none": 1.0}  # of activations below zero; above, it is 1
+SLOPES = {"abs": -1.0, "relu": 0.0, "none": 1.0}  # slopes of activations below zero
 
 
 class Monomials(nn.Module):

@@ -173,7 +173,7 @@ class ProductsHead(Watched, UnitsHead):
         variance one, ``gain`` and ``bias`` (d, n). ``owners`` (n,) are the classes that the
         products vanish on.
         """
-        assert isinstance(self.forms, NormalizedForms)  # of a head that is to be trained
+        assert isinstance(self.forms, NormalizedForms)  # the head is not folded
         shape, count = (self.factors, self.count), weight.shape[1]
         # A factor that is constant has no direction, so the random one stays, with a gain of zero.
         varies = (gain > 1e-4)[..., None]
