@@ -72,10 +72,10 @@ def sums(
     # Weights that come in the dtype of the products need fewer registers.
     inputs = latents, weight.to(dtype), bias, patterns, shares, relu
     if torch.compiler.is_compiling():
-        made: Tensor = torch.ops.vinets.sums_of_units(*inputs)
+        partial: Tensor = torch.ops.vinets.sums_of_units(*inputs)
     else:
-        made = in_tiles(*inputs)
-    return (made.sum(1) if made.shape[1] > 1 else made[:, 0]).to(dtype)
+        partial = in_tiles(*inputs)
+    return (partial.sum(1) if partial.shape[1] > 1 else partial[:, 0]).to(dtype)
 
 
 def in_tiles(

@@ -78,19 +78,28 @@ class PolynomialHead(Head):
         return LastLayer(self.features, self.norm, self.linear)
 
     @classmethod
+    def of(
+        cls,
+        rescale: Rescale,
+        projection: Projection | None,
+        polynomials: PolynomialLayer | BlockPolynomialLayer,
+        classes: int,
+        path: LinearPath | None,
+        arguments: Mapping[str, Any],
+    ) -> Self:
+        """Make the head; ``arguments`` are keyword arguments of the class's own."""
+        kind: Any = cls
+        head: Self = kind(rescale, projection, polynomials, classes, path=path, **arguments)
+        return head
+
+    @classmethod
     def like(
         cls, head: PolynomialHead, polynomials: PolynomialLayer | BlockPolynomialLayer
     ) -> Self:
         """Make an untrained head with other polynomials behind the same variables."""
-        made: Any = cls
-        return made(
-            copy.deepcopy(head.rescale),
-            copy.deepcopy(head.projection),
-            polynomials,
-            head.linear.out_features,
-            path=None if head.path is None else head.path.like(),
-            **head.arguments(),
-        )
+        inputs = copy.deepcopy(head.rescale), copy.deepcopy(head.projection)
+        path = None if head.path is None else head.path.like()
+        return cls.of(*inputs, polynomials, head.linear.out_features, path, head.arguments())
 
     @torch.no_grad()
     def folded(self) -> Self:
@@ -127,16 +136,10 @@ class PolynomialHead(Head):
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any], state: Mapping[str, Tensor]) -> Self:
-        rescale, projection = inputs_from(config)
-        made: Any = cls
-        head: Self = made(
-            rescale,
-            projection,
-            _polynomials_from(config["polynomials"], state),
-            config["classes"],
-            path=None if config["path"] is None else LinearPath(*config["path"]),
-            **config["arguments"],
-        )
+        polynomials = _polynomials_from(config["polynomials"], state)
+        path = None if config["path"] is None else LinearPath(*config["path"])
+        inputs = inputs_from(config)
+        head = cls.of(*inputs, polynomials, config["classes"], path, config["arguments"])
         if config["folded"]:
             head.norm = None
         return head

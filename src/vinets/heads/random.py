@@ -99,25 +99,25 @@ def random_terms(like: TermSet, *, max_degree: int | None = 5, seed: int = 0) ->
     """
     rng = np.random.default_rng(seed)
     if max_degree is None:
-        wanted = [len(block) for block in like.blocks]
+        counts = [len(block) for block in like.blocks]
     else:
-        wanted = [0, *np.bincount(rng.integers(max_degree, size=len(like)), minlength=max_degree)]
+        counts = [0, *np.bincount(rng.integers(max_degree, size=len(like)), minlength=max_degree)]
     blocks = [np.zeros((0, 0), dtype=np.int64)]
     spare = 0  # terms that a low degree has no room for move up
-    for degree in range(1, len(wanted)):
-        count = int(wanted[degree]) + spare
+    for degree in range(1, len(counts)):
+        count = int(counts[degree]) + spare
         if comb(like.n_variables + degree - 1, degree) < 4 * count:  # draws would miss rare ones
-            found = np.array(
+            terms = np.array(
                 list(combinations_with_replacement(range(like.n_variables), degree)), dtype=np.int64
             )
         else:
-            found = np.zeros((0, degree), dtype=np.int64)
-            while len(found) < count:
+            terms = np.zeros((0, degree), dtype=np.int64)
+            while len(terms) < count:
                 draw = rng.integers(like.n_variables, size=(2 * count + 8, degree))
-                found = np.unique(np.concatenate([found, np.sort(draw, axis=1)]), axis=0)
-        keep = np.sort(rng.permutation(len(found))[:count])
+                terms = np.unique(np.concatenate([terms, np.sort(draw, axis=1)]), axis=0)
+        keep = np.sort(rng.permutation(len(terms))[:count])
         spare = count - len(keep)
-        blocks.append(found[keep])
+        blocks.append(terms[keep])
     return TermSet.of_blocks(like.n_variables, blocks)
 
 

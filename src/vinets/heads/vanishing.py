@@ -47,7 +47,7 @@ MAX_POLYNOMIALS = 150_000  # polynomials of a head; the best of every class stay
 
 @dataclass(frozen=True)
 class GeneratorOptions(IdealOptions, HeadOptions):
-    """Options of heads of generators: how they are found, and which of them stay."""
+    """Options of heads of generators: the algorithm that finds them, and which of them stay."""
 
     panel: ClassVar[str] = "Head"
     normalization: str | None = option(
@@ -174,15 +174,9 @@ class GeneratorHead(PolynomialHead):
             projection.requires_grad_(options.train_projection)  # in this head alone
             if isinstance(layer, PolynomialLayer) and cls.local:
                 layer = layer.behind_channels(latents.shape[0], seed)
-        made: Any = cls
-        head: Self = made(
-            variables.rescale,
-            projection,
-            layer,
-            latents.n_classes,
-            path=linear_path(latents, options.linear_path),
-            **cls.shape_of(latents, options),
-        )
+        path, arguments = linear_path(latents, options.linear_path), cls.shape_of(latents, options)
+        inputs = variables.rescale, projection
+        head = cls.of(*inputs, layer, latents.n_classes, path, arguments)
         facts = generator_facts(latents, variables, generators, pruned, options)
         seconds = {
             "latents": latents.seconds,
