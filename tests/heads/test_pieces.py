@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import FrozenInstanceError
-
 import pytest
 import torch
 from torch import nn
@@ -82,10 +80,3 @@ def test_normalisation_without_statistics_is_not_folded(lost):
     setattr(norm, lost, None)
     with pytest.raises(ValueError, match="without running statistics"):
         affine_of(norm)
-
-
-def test_maps_cannot_be_changed_by_whoever_reads_them(heads):
-    maps = heads["local"]().maps((6, 4))
-    for one in (maps, maps.final, maps.polynomials):
-        with pytest.raises(FrozenInstanceError):
-            one.name = "other"
