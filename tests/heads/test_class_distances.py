@@ -115,21 +115,13 @@ def test_a_shared_covariance_of_degree_one_is_linear_discriminant_analysis(digit
     assert (found(X).argmin(1).numpy() == expected).all()
 
 
-def test_degree_two_tells_circles_that_degree_one_does_not():
-    points, labels = curves(300)
-    new, truth = curves(300, seed=1)
-    line = fit_distances(points, labels, Space(2, shrink=1.0, epsilon=0.01), 2)
-    square = fit_distances(points, labels, Space(2, 2, 2, shrink=0.0, epsilon=0.01), 2)
-    assert (line(new).argmin(1) == truth).double().mean() < 0.7
-    assert (square(new).argmin(1) == truth).double().mean() > 0.97
-
-
-def test_cross_validation_chooses_what_tells_them():
+def test_cross_validation_chooses_degree_two_where_one_does_not_tell_circles():
     points, labels = curves(200)
     line, square = Space(2, shrink=1.0), Space(2, 2, 2, shrink=0.0, epsilon=0.01)
     tried = try_spaces(points, labels, [line, square], 2)
     assert choose_space(tried).space == square
-    assert {one.space: one.accuracy > 0.9 for one in tried} == {line: False, square: True}
+    accuracies = {one.space: one.accuracy for one in tried}
+    assert accuracies[line] < 0.7 and accuracies[square] > 0.97
 
 
 def test_classes_that_share_a_covariance_share_its_matrix():

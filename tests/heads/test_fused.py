@@ -57,6 +57,11 @@ def made(batch, channels, positions, count, factors, dtype=torch.float32, last=T
     return given, forms, e.mT @ s
 
 
+def plain_sums(forms, spatial, relu=False):
+    units = forms[:, 0].relu() if relu else forms.prod(1)
+    return (units * spatial.mT).sum(-1)
+
+
 def distance(found, expected):
     return float((found.double() - expected).norm() / expected.norm())
 
@@ -70,40 +75,37 @@ SIZES = [
     (2, 300, 40, 10, 3),  # weights do not all fit
     (2, 512, 16, 9, 5),
 ]
+HALVES = [torch.float16, pytest.param(torch.bfloat16, marks=needs_a_gpu)]
+
+
+def close_to_plain(given, forms, spatial, relu=False):
+    found, dtype = fused.sums(*given, relu=relu), given[0].dtype
+    return found.dtype == dtype and distance(found, plain_sums(forms, spatial, relu)) < CLOSE[dtype]
 
 
 @runs_the_kernel
 @pytest.mark.parametrize("last", [True, False])
 @pytest.mark.parametrize("size", SIZES)
 def test_sums_are_those_of_products(size, last):
-    given, forms, spatial = made(*size, last=last)
-    expected = (forms.prod(1) * spatial.mT).sum(-1)
-    assert distance(fused.sums(*given), expected) < CLOSE[torch.float32]
+    assert close_to_plain(*made(*size, last=last))
 
 
 @runs_the_kernel
 @pytest.mark.parametrize("rank", [1, 16, 17, 100])
 def test_spatial_weights_are_combinations_of_any_number_of_patterns(rank):
-    given, forms, spatial = made(3, 20, 70, 66, 2, rank=rank)
-    expected = (forms.prod(1) * spatial.mT).sum(-1)
-    assert distance(fused.sums(*given), expected) < CLOSE[torch.float32]
+    assert close_to_plain(*made(3, 20, 70, 66, 2, rank=rank))
 
 
 @runs_the_kernel
 def test_sums_are_those_of_relus():
-    given, forms, spatial = made(4, 20, 49, 70, 1)
-    expected = (forms[:, 0].relu() * spatial.mT).sum(-1)
-    assert distance(fused.sums(*given, relu=True), expected) < CLOSE[torch.float32]
+    assert close_to_plain(*made(4, 20, 49, 70, 1), relu=True)
 
 
 @runs_the_kernel
 @pytest.mark.parametrize("size", [SIZES[0], SIZES[5]])
-@pytest.mark.parametrize("dtype", [torch.float16, pytest.param(torch.bfloat16, marks=needs_a_gpu)])
+@pytest.mark.parametrize("dtype", HALVES)
 def test_sums_of_half_precision_are_close(size, dtype):
-    given, forms, spatial = made(*size, dtype=dtype)
-    found = fused.sums(*given)
-    expected = (forms.prod(1) * spatial.mT).sum(-1)
-    assert found.dtype == dtype and distance(found, expected) < CLOSE[dtype]
+    assert close_to_plain(*made(*size, dtype=dtype))
 
 
 @runs_the_kernel
@@ -118,11 +120,10 @@ def test_what_is_no_number_is_not_hidden(relu):
 @runs_the_kernel
 def test_autocast_says_in_which_dtype_products_are_made():
     given, forms, spatial = made(*SIZES[0])
-    expected = (forms.prod(1) * spatial.mT).sum(-1)
     with torch.autocast(DEVICE, torch.float16):
         found = fused.sums(*given)
-    assert found.dtype == torch.float16
-    assert CLOSE[torch.float32] < distance(found, expected) < CLOSE[torch.float16]
+    far = distance(found, plain_sums(forms, spatial))
+    assert found.dtype == torch.float16 and CLOSE[torch.float32] < far < CLOSE[torch.float16]
 
 
 @runs_the_kernel
@@ -130,9 +131,7 @@ def test_rows_and_images_of_a_larger_tensor_are_read_where_they_lie():
     (latents, *others), forms, spatial = made(3, 20, 30, 5, 2)
     wide = torch.full((6, 24, 32), float("nan"), device=DEVICE)
     wide[::2, 2:22, 1:31] = latents
-    expected = (forms.prod(1) * spatial.mT).sum(-1)
-    found = fused.sums(wide[::2, 2:22, 1:31], *others)
-    assert distance(found, expected) < CLOSE[torch.float32]
+    assert close_to_plain((wide[::2, 2:22, 1:31], *others), forms, spatial)
 
 
 @runs_the_kernel
@@ -284,11 +283,13 @@ def used(monkeypatch):
     return calls
 
 
-def run(positions=16, dtype=torch.float32, kind=ProductsHead, folded=True, gradients=False):
+def run(
+    positions=16, dtype=torch.float32, kind=ProductsHead, folded=True, gradients=False, device=OnGPU
+):
     head = lived(kind(6, positions, 3, count=5, rank=4)).eval().to(dtype)
     head = head.folded() if folded else head
     with torch.set_grad_enabled(gradients):
-        return head(torch.randn(2, 6, positions, dtype=dtype).as_subclass(OnGPU))
+        return head(torch.randn(2, 6, positions, dtype=dtype).as_subclass(device))
 
 
 @pytest.mark.parametrize(("kind", "relu"), [(ProductsHead, False), (ReLUUnits, True)])
@@ -299,7 +300,10 @@ def test_a_folded_head_in_use_on_a_gpu_asks_for_it(used, kind, relu):
 
 @pytest.mark.parametrize(
     "options",
-    [{"gradients": True}, {"folded": False}, {"positions": 15}, {"dtype": torch.float64}],
+    [
+        *({"gradients": True}, {"folded": False}, {"positions": 15}, {"dtype": torch.float64}),
+        {"device": torch.Tensor},  # on a CPU
+    ],
 )
 def test_others_do_not(used, options):
     run(**options)
@@ -397,13 +401,6 @@ def test_where_it_does_not_work_the_plain_operations_give_the_same(kind, last, m
         torch.testing.assert_close(found, head(latents))
 
 
-def test_a_head_on_a_cpu_does_not_ask(used):
-    head = lived(ProductsHead(6, 16, 3, count=5, rank=4)).eval().folded()
-    with torch.no_grad():
-        head(torch.randn(2, 6, 16))
-    assert not used
-
-
 @pytest.fixture
 def recent(monkeypatch):
     """A GPU that Triton knows, on which the kernel counts well."""
@@ -426,28 +423,25 @@ def recent(monkeypatch):
 GPU = torch.device("cuda", 0)
 
 
-def test_it_works_where_triton_and_a_gpu_are(recent):
+def no_compiler(*_, relu):
+    raise RuntimeError("no C compiler was found")
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "value"),
+    [
+        (sys.modules, "triton", None),
+        (fused, "in_tiles", lambda *_, relu: torch.tensor(271.0)),  # it errs
+        (fused, "in_tiles", no_compiler),
+        (torch.cuda, "get_device_capability", lambda device: (7, 5)),
+    ],
+    ids=["no Triton", "wrong sums", "no compiler", "old GPU"],
+)
+def test_it_works_where_triton_and_a_recent_gpu_are_and_sums_are_right(recent, owner, name, value):
     assert fused._works(GPU)
-
-
-def test_it_works_nowhere_without_triton(recent):
-    recent.setitem(sys.modules, "triton", None)
-    assert not fused._works(GPU)
-
-
-def test_it_does_not_work_on_old_gpus_nor_where_triton_fails_or_errs(recent):
-    recent.setattr(fused, "in_tiles", lambda *_, relu: torch.tensor(271.0))
-    assert not fused._works(GPU)
-    fused._tried.cache_clear()
-
-    def no_compiler(*_, relu):
-        raise RuntimeError("no C compiler was found")
-
-    recent.setattr(fused, "in_tiles", no_compiler)
-    assert not fused._works(GPU)
-    fused._tried.cache_clear()
-    recent.setattr(fused, "in_tiles", lambda *_, relu: torch.tensor(272.0))
-    recent.setattr(torch.cuda, "get_device_capability", lambda device: (7, 5))
+    for cached in (fused._tried, fused._kernel):
+        cached.cache_clear()
+    (recent.setitem if owner is sys.modules else recent.setattr)(owner, name, value)
     assert not fused._works(GPU)
 
 

@@ -1,13 +1,16 @@
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch import nn
 from torch.nn import functional as F
 
 from vinets.algebra.shared import term_moments
 from vinets.algebra.terms import TermSet
-from vinets.heads.polynomial_layer import PolynomialLayer
+from vinets.heads.polynomial_layer import Monomials, PolynomialLayer
 
 TERMS = TermSet.from_exponents([[1, 0], [0, 1], [2, 0], [1, 1], [1, 3]])
 
@@ -47,62 +50,6 @@ def test_monomials_are_standardised_on_the_points(layer, points):
     torch.testing.assert_close(spread, torch.ones_like(spread), atol=1e-5, rtol=0)
 
 
-@pytest.mark.parametrize("normalized", [False, True])
-@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-4), (torch.float64, 1e-11)])
-def test_folding_keeps_the_outputs_and_drops_the_statistics(
-    shared, points, normalized, dtype, tolerance
-):
-    moments = term_moments(shared.terms, points)
-    layer = PolynomialLayer.from_polynomials(shared, moments, normalized=normalized).to(dtype)
-    if layer.norm is not None:
-        layer(points.to(dtype))  # one batch through the running statistics
-    layer.eval()
-    folded = layer.folded()
-    assert folded.weight.dtype == dtype and not folded.training
-    z = points.to(dtype)
-    torch.testing.assert_close(folded(z), layer(z), atol=tolerance, rtol=tolerance)
-    stored = len(shared.terms) * (len(shared) + 2) + len(shared) * (5 if normalized else 1)
-    assert layer.parts()["coefficients"] == stored
-    assert folded.parts()["coefficients"] == len(shared) * (len(shared.terms) + 1)
-
-
-def test_folding_does_not_change_the_layer(layer, points):
-    before = layer(points)
-    folded = layer.folded()
-    with torch.no_grad():
-        folded.weight.zero_()
-    assert torch.equal(layer(points), before)
-    again = layer.folded().folded()
-    torch.testing.assert_close(again(points), before)
-
-
-def test_masked_coefficients_stay_zero_in_training_and_in_the_folded_layer(shared, points):
-    moments = term_moments(shared.terms, points)
-    layer = PolynomialLayer.from_polynomials(shared, moments, sparse=True)
-    zero = shared.coefficients == 0
-    assert zero.any() and not zero.all()
-    optimizer = torch.optim.SGD(layer.parameters(), lr=0.1, momentum=0.9, weight_decay=0.01)
-    before = layer.coefficients.detach().clone()
-    for _ in range(5):
-        optimizer.zero_grad()
-        layer(points.float()).square().sum().backward()
-        optimizer.step()
-    assert not torch.equal(layer.coefficients, before)
-    assert (layer.coefficients[zero] == 0).all()
-    assert (layer.folded().weight[zero] == 0).all()
-
-
-def test_gradients_reach_coefficients_and_points_and_are_finite_at_zero():
-    layer = PolynomialLayer(TERMS, 4)
-    z = torch.zeros(3, 2, requires_grad=True)
-    layer(z).sum().backward()
-    for tensor in (z, layer.weight, layer.bias):
-        assert torch.isfinite(tensor.grad).all()
-    z = torch.ones(3, 2, requires_grad=True)
-    layer(z).sum().backward()
-    assert (z.grad != 0).any() and (layer.weight.grad != 0).all()
-
-
 @pytest.mark.parametrize("activation", ["abs", "relu", "none"])
 def test_activations(activation):
     layer = PolynomialLayer(TERMS, 6, activation=activation)
@@ -111,16 +58,6 @@ def test_activations(activation):
     expected = {"abs": values.abs(), "relu": values.clamp_min(0), "none": values}[activation]
     assert torch.equal(layer(z), expected) and (values < 0).any()
     assert torch.equal(layer.folded()(z) < 0, expected < 0)
-
-
-def test_bfloat16_is_close_to_float32(shared, points):
-    layer = PolynomialLayer.from_polynomials(shared, term_moments(shared.terms, points)).eval()
-    z = points.float()
-    exact = layer(z)
-    with torch.autocast("cpu", torch.bfloat16):
-        rough = layer(z.bfloat16())
-    assert rough.dtype == torch.bfloat16
-    assert (rough - exact).abs().max() < 0.05 * exact.max()
 
 
 @pytest.mark.parametrize("normalized", [False, True])
@@ -158,13 +95,85 @@ def test_statistics_of_a_single_value_stay_finite():
     assert all(torch.isfinite(t).all() for t in layer.norm.state_dict().values())
 
 
-def test_it_compiles_without_graph_breaks(layer, points):
-    compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
-    torch.testing.assert_close(compiled(points), layer(points))
-
-
 def test_bad_input_is_named():
     with pytest.raises(ValueError, match=r"'activation' parameter of PolynomialLayer.*'tanh'"):
         PolynomialLayer(TERMS, 4, activation="tanh")
     with pytest.raises(ValueError, match="a folded layer has no statistics"):
         PolynomialLayer(TERMS, 4).folded().set_moments(torch.zeros(5), torch.ones(5))
+
+
+# --- monomials --------------------------------------------------------------------------------
+
+
+@st.composite
+def exponent_tables(draw) -> np.ndarray:
+    """Distinct exponent vectors without the constant; hardly ever closed under division."""
+    n = draw(st.integers(1, 4))
+    rows = draw(
+        st.sets(
+            st.tuples(*[st.integers(0, 3)] * n).filter(lambda row: sum(row) > 0),
+            min_size=1,
+            max_size=12,
+        )
+    )
+    return np.array(sorted(rows, key=lambda row: (sum(row), row)))
+
+
+@settings(max_examples=60, deadline=None)
+@given(exponent_tables(), st.sampled_from([(), (5,), (2, 3), (0,)]))
+def test_terms_are_products_of_powers(table, shape):
+    layer = Monomials(TermSet.from_exponents(table))
+    z = np.random.default_rng(0).normal(size=(*shape, table.shape[1]))
+    expected = np.stack([np.prod(z**row, axis=-1) for row in table], axis=-1)
+    np.testing.assert_allclose(layer(torch.from_numpy(z)).numpy(), expected, atol=1e-12)
+
+
+def test_a_high_power_alone_brings_its_own_parents():
+    layer = Monomials(TermSet.from_exponents([[7, 0], [3, 5]]))
+    z = torch.tensor([[1.5, -0.5]], dtype=torch.float64)
+    expected = torch.tensor([[1.5**7, 1.5**3 * (-0.5) ** 5]], dtype=torch.float64)
+    torch.testing.assert_close(layer(z), expected)
+    assert layer.outputs is not None  # auxiliary rows, dropped again
+
+
+def test_a_closed_set_costs_one_multiplication_a_term():
+    layer = Monomials(TermSet.from_exponents([[1, 0], [0, 1], [2, 0], [1, 1], [2, 1]]))
+    assert layer.multiplications == 3 and layer.outputs is None
+
+
+def test_gradients_agree_with_differences():
+    layer = Monomials(TermSet.from_exponents([[1, 0, 0], [1, 1, 0], [0, 2, 1], [3, 0, 2]]))
+    z = torch.randn(3, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    assert torch.autograd.gradcheck(layer, z.requires_grad_())
+
+
+def test_saved_are_the_terms_and_nothing_that_follows_from_them():
+    table = np.array([[1, 0], [0, 2], [2, 1]])
+    layer = Monomials(TermSet.from_exponents(table))
+    state = {f"a.{k}": t for k, t in layer.state_dict().items()}
+    assert sum(t.numel() for t in state.values()) == 1 + 2 + 3
+    again = Monomials.terms_of(state, "a.", 2)
+    assert again.exponents().tolist() == table.tolist()
+
+
+@pytest.mark.parametrize(
+    ("tensor", "message"),
+    [
+        (torch.tensor([[0, 5]]), "variable indices below 2"),
+        (torch.tensor([[1, 0]]), "sorted"),
+        (torch.tensor([[0.0, 1.0]]), "int64"),
+    ],
+)
+def test_saved_terms_are_checked(tensor, message):
+    state = {"terms_1": torch.tensor([[0]]), "terms_2": tensor}
+    with pytest.raises(ValueError, match=message):
+        Monomials.terms_of(state, "", 2)
+
+
+def test_no_terms_and_the_constant_are_refused():
+    with pytest.raises(ValueError, match="use a bias for 1"):
+        Monomials(TermSet.from_exponents([[0, 0], [1, 0]]))
+    with pytest.raises(ValueError, match="degree 1 and more"):
+        Monomials(TermSet(2, (np.zeros((0, 0), dtype=np.int64),)))
+    with pytest.raises(ValueError, match="no terms under 'x'"):
+        Monomials.terms_of({}, "x", 2)

@@ -1,18 +1,20 @@
-"""Products that start from generators."""
+"""Products of forms, those that start from generators, and what they expand to."""
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 
 from vinets import ABM, build, collect
 from vinets.data import digits
-from vinets.heads import ProductsOptions
+from vinets.heads import ProductsHead, ProductsOptions, products
 from vinets.heads.products import factored_generators
 from vinets.heads.units import NormalizedForms
 from vinets.ideals import abm
 from vinets.ideals.base import ScaleWarning
 from vinets.models import digits_cnn
+from vinets.testing.heads import lived
 from vinets.training import train_classifier
 
 SMALL = {"head": "products", "components": 6, "progress": None}
@@ -97,3 +99,77 @@ def test_the_rest_starts_at_random(vectors, start):
 def test_generators_of_two_factors_are_no_start_of_three(vectors):
     with pytest.raises(ValueError, match="2 with start='ideal'"):
         build(vectors, start="ideal", factors=3, **SMALL)
+
+
+# --- without generators -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("factors", [1, 2, 3, 4])
+def test_products_expand_to_ordinary_polynomials(factors):
+    head = ProductsHead(4, 9, 3, count=5, rank=4, factors=factors)
+    lived(head).eval().double()
+    points = torch.randn(20, 4, dtype=torch.float64)
+    plain = head.folded()
+    expected = plain.units(plain.forms(points))
+    found = head.to_polynomials()
+    np.testing.assert_allclose(found.evaluate(points), expected.detach(), rtol=1e-9, atol=1e-12)
+    assert found.terms.degrees.max() == factors
+
+
+def test_an_expansion_that_nobody_could_read_is_refused():
+    head = ProductsHead(64, 4, 3, count=2, rank=2, factors=5)
+    with pytest.raises(ValueError, match="factored form"):
+        head.to_polynomials()
+
+
+def test_the_first_products_are_those_that_are_given():
+    head = ProductsHead(4, 3, 2, count=5, rank=2)
+    before = head.forms.weight.detach().clone().unflatten(0, (2, 5))
+    weight, gain = torch.randn(2, 3, 4), torch.tensor([[0.5, 0.0, 1.0], [0.7, 1.0, 0.2]])
+    bias, owners = torch.randn(2, 3), torch.tensor([1, 1, 0])
+    head.start_from(weight, gain, bias, owners)
+    rows = head.forms.weight.detach().unflatten(0, (2, 5))
+    assert torch.equal(rows[0, [0, 2]], weight[0, [0, 2]]) and torch.equal(rows[1, :3], weight[1])
+    assert torch.equal(rows[0, 1], before[0, 1])  # a constant factor keeps a direction to move into
+    assert torch.equal(rows[:, 3:], before[:, 3:])
+    assert torch.equal(head.forms.gain.detach().unflatten(0, (2, 5))[:, :3], gain)
+    assert torch.equal(head.forms.bias.detach().unflatten(0, (2, 5))[:, :3], bias)
+    assert head.owners.tolist() == [1, 1, 0, 1, 0]
+
+
+def test_nobody_keeps_sizes_that_nobody_asked_for():
+    head = ProductsHead(4, 3, 2, count=5, rank=2).train()
+    head(torch.randn(4, 4, 3))
+    assert not head.seen
+
+
+@pytest.mark.filterwarnings("error:.*side effects")
+def test_a_strict_export_finds_nothing_that_the_forward_pass_changes():
+    head = ProductsHead(4, 3, 2, count=5, rank=2).eval()
+    latents = torch.randn(2, 4, 3)
+    program = torch.export.export(head, (latents,), strict=True)
+    assert torch.allclose(program.module()(latents), head(latents), atol=1e-6)
+
+
+def test_sizes_are_those_of_the_whole_batch_however_it_is_run():
+    head = ProductsHead(8, 64, 4, count=600, rank=2).train()  # on a CPU a few images at a time
+    head.watched = True
+    labels = torch.arange(40) % 4
+    head(torch.randn(40, 8, 64))
+    assert torch.cat(head.seen).shape == (40, 600)
+    assert torch.isfinite(head.vanishing_loss(labels))
+
+
+@pytest.mark.parametrize(("classes", "labels"), [(2, [0, 0, 1, 1, 1]), (3, [0, 0, 1, 1])])
+def test_the_vanishing_loss_is_the_share_of_the_size_on_the_own_class(classes, labels):
+    """Classes that a batch does not hold say nothing."""
+    head = ProductsHead(4, 3, classes, count=4, rank=2).train()
+    head.watched, labels = True, torch.tensor(labels)
+    head(torch.randn(len(labels), 4, 3))
+    sizes = torch.cat(head.seen).detach()
+    shares = [
+        sizes[labels == k, j].mean() / (sizes[labels != k, j].mean() + 1e-6)
+        for j, k in enumerate(head.owners.tolist())
+        if k in labels
+    ]
+    torch.testing.assert_close(head.vanishing_loss(labels), torch.stack(shares).mean())

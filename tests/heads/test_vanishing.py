@@ -8,7 +8,7 @@ from vinets import ABM, OAVI, VCA, fit_class_ideals
 from vinets.data.synthetic import latent_like_classes
 from vinets.heads import VanishingOptions, vanishing
 from vinets.heads.vanishing import Variables, make_layer, score_generators
-from vinets.ideals.pruning import as_polynomials, prune, score
+from vinets.ideals.pruning import prune, score
 from vinets.latent.rescale import Rescale
 
 
@@ -58,42 +58,6 @@ def made(ideal, options: VanishingOptions, fit=slice(None), check=slice(None)):
     return make_layer(generators, torch.cat([Z[fit], Z[check]]), options)
 
 
-def plain_scores(ideals, normalized: bool) -> list[list[float]]:
-    """Generator by generator, class by class, point by point."""
-    out = []
-    for k, (_, ideal) in enumerate(ideals):
-        values = np.abs(ideal.generators_.evaluate(POINTS[CHECK]))
-        scores = []
-        for j in range(values.shape[1]):
-            means = [values[LABELS[CHECK] == c, j].mean() for c in range(3)]
-            best = min(m for c, m in enumerate(means) if c != k)
-            scores.append(best / max(means[k], 1e-6) if normalized else best)
-        out.append(scores)
-    return out
-
-
-@pytest.mark.parametrize("ideal", IDEALS)
-@pytest.mark.parametrize("kind", ["separation", "normalized"])
-def test_scores_are_the_smallest_mean_on_another_class(ideal, kind):
-    ideals = fit_class_ideals(Z[FIT], Y[FIT], ideal)
-    found = score(ideals, Z[CHECK], Y[CHECK], kind)
-    for ours, theirs in zip(found.values, plain_scores(ideals, kind == "normalized"), strict=True):
-        np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-12)
-
-
-@pytest.mark.parametrize("ideal", IDEALS)
-def test_pruning_keeps_the_best_of_every_class_in_order(ideal):
-    ideals = fit_class_ideals(Z[FIT], Y[FIT], ideal)
-    scores = score(ideals, Z[CHECK], Y[CHECK])
-    kept = prune(ideals, scores, 2)
-    assert kept.n_generators == ideals.n_generators and len(kept) == 6
-    for k, (_, own) in enumerate(ideals):
-        best = sorted(np.argsort(-scores.values[k], kind="stable")[:2])
-        values = as_polynomials(own.generators_).evaluate(Z)[:, best]
-        torch.testing.assert_close(kept.polynomials[k].evaluate(Z), values)
-        assert kept.scores[k].tolist() == scores.values[k][best].tolist()
-
-
 @pytest.mark.parametrize(
     ("share", "found", "kept"),
     [(0.5, 7, 4), (0.07, 100, 7), (0.1, 10, 1), (0.29, 100, 29), (1.0, 5, 5), (1e-6, 9, 1)],
@@ -106,19 +70,6 @@ def test_a_share_is_rounded_up_and_not_by_rounding_errors(share, found, kept):
     assert len(ideals[0].generators_) == found
     scores = score(ideals, torch.from_numpy(lines), torch.from_numpy(labels))
     assert len(prune(ideals, scores, share)) == 2 * kept
-
-
-@pytest.mark.parametrize("keep", [0, -1, 0.0, 1.1, True, float("nan")])
-def test_other_amounts_are_refused(keep):
-    ideals = fit_class_ideals(Z, Y, ABM(0.02, max_degree=2))
-    with pytest.raises(ValueError, match="'keep' parameter of prune"):
-        prune(ideals, score(ideals, Z, Y), keep)
-
-
-def test_unknown_scores_are_refused():
-    ideals = fit_class_ideals(Z, Y, ABM(0.02, max_degree=2))
-    with pytest.raises(ValueError, match=r"'kind' parameter of score.*'normalized'"):
-        score(ideals, Z, Y, "largest")
 
 
 @pytest.mark.parametrize("ideal", IDEALS)

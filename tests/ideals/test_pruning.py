@@ -131,7 +131,7 @@ def test_components_are_kept_as_polynomials():
         np.testing.assert_allclose(p.evaluate(Z), ideal.generators_.evaluate(Z), atol=1e-8)
 
 
-@pytest.mark.parametrize("keep", [0, 0.0, 1.5, -1, -0.5, True, False])
+@pytest.mark.parametrize("keep", [0, 0.0, 1.5, -1, -0.5, True, False, float("nan")])
 def test_other_shares_and_numbers_are_refused(fitted, keep):
     ideals, Z, y = fitted
     with pytest.raises(ValueError, match=r"'keep' parameter of prune must be a share in \(0, 1\]"):

@@ -36,7 +36,7 @@ from vinets.heads.polynomial_layer import Monomials, PolynomialLayer
 from vinets.latent.collect import Latents
 from vinets.latent.pca import Projection, fit_pca
 
-TEMPERATURES = tuple(2.0 ** (k / 2) for k in range(-6, 15))
+TEMPERATURES = np.exp2(np.arange(-6, 15) / 2).tolist()  # powers of K that are tried
 MIN_VARIANCE = 1e-12  # variance of a monomial that is constant up to rounding
 BIAS_PENALTY = 1e-3  # on the squares of the biases, because classes may have few held-out points
 CALIBRATION_STEPS = 100
@@ -158,7 +158,7 @@ class Space:
 
     components: int  # principal components, of unit variance, squashed by tanh
     products: int = 0  # how many of the first ones are multiplied with each other
-    degree: int = 1  # of these products
+    degree: int = 1  # degree of the products
     shrink: float = 1.0  # s, towards the covariance that all classes share
     epsilon: float = 0.1  # added to the diagonal
 
@@ -281,8 +281,7 @@ class SpaceScore:
 
     space: Space
     loss: float  # mean negative log-likelihood of held-out points, at the best temperature
-    accuracy: float  # of the nearest class, on held-out points
-    temperature: float  # that K is raised to: class c has the weight K_c ** -temperature
+    accuracy: float  # share of held-out points whose nearest class is theirs
 
 
 @torch.no_grad()
@@ -326,15 +325,14 @@ def try_spaces(
         for mine, values in rounds:
             moments = ClassMoments.of(monomials.values[mine], labels[mine], classes)
             for one in group:
-                forms = (t.to(values.dtype) for t in moments.forms(one.shrink, one.epsilon))
-                weight, offsets = forms
-                parts_of[one] += [lengths(v, weight, offsets).log() for v in values.split(256)]
+                forms, offsets = moments.forms(one.shrink, one.epsilon)
+                fitted = forms.to(values.dtype), offsets.to(values.dtype)
+                parts_of[one] += [lengths(v, *fitted).log() for v in values.split(256)]
         for one in group:
             logs = torch.cat(parts_of[one])
-            losses = {t: float(F.cross_entropy(-t * logs, truth)) for t in TEMPERATURES}
-            best = min(losses, key=losses.__getitem__)
+            loss = min(float(F.cross_entropy(-t * logs, truth)) for t in TEMPERATURES)
             accuracy = float((logs.argmin(1) == truth).double().mean())
-            scores.append(SpaceScore(one, losses[best], accuracy, best))
+            scores.append(SpaceScore(one, loss, accuracy))
     return scores
 
 
@@ -467,7 +465,7 @@ class DistanceHead(ClosedFormHead):
         with torch.no_grad():
             layer.weight.copy_(rows)
             layer.bias.copy_(d.offsets.flatten())
-        # log(1 + |p|^2) has slope 1 at most in the length of p: a row of that norm bounds it
+        # log(1 + |p|^2) has slope 1 at most in the length of p: a row of that norm bounds it.
         size = rows.shape[1]
         mean = torch.full((size,), size**-0.5).to(rows)
         final = self.temperature.abs() * torch.block_diag(*[mean[None]] * d.classes)

@@ -35,8 +35,8 @@ from vinets.latent.collect import Latents
 PARTS = 5  # parts of the latents, one of which is held out
 MAX_FLAT = 2048  # values of a map that ridge regression sees as a whole
 MAX_GENERATORS = 1024  # generators of all classes
-PENALTIES = tuple(10.0**k for k in range(-5, 3))
-"""Of ridge regression, in units of the mean variance of a feature."""
+PENALTIES = (1e-5, 1e-4, 1e-3, 0.01, 0.1, 1.0, 10.0, 100.0)
+"""Penalties of ridge regression, in units of the mean variance of a feature."""
 
 # --- ridge regression -------------------------------------------------------------------------
 

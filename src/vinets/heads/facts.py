@@ -123,8 +123,8 @@ class Pictures:
     labels: NDArray[np.int64]  # (m,)
     means: NDArray[np.float64]  # (K, N), mean absolute value of every kept generator by class
     owners: NDArray[np.int64]  # (N,), the class that each of them vanishes on
-    scores: tuple[NDArray[np.float64], ...]  # of all generators, class by class
-    kept: tuple[NDArray[np.float64], ...]  # of those that were kept
+    scores: tuple[NDArray[np.float64], ...]  # scores of all generators, class by class
+    kept: tuple[NDArray[np.float64], ...]  # scores of the generators that were kept
 
 
 @dataclass(frozen=True)
@@ -227,7 +227,7 @@ class BuildFacts:
 
     @property
     def parameters(self) -> int:
-        """Everything that the whole network stores, folded."""
+        """The number of all that the folded network stores."""
         return sum(self.parts.values())
 
     def __str__(self) -> str:

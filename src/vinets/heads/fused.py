@@ -28,21 +28,21 @@ SHARED = 96 << 10  # bytes of fast memory that a program may take; small cards h
 
 
 class Blocks(NamedTuple):
-    """How the work is divided: what a program holds, and how many of them there are."""
+    """A division of the work: what a program holds, and how many programs run."""
 
     units: int
     positions: int
-    channels: int  # of the weights at a time; all of them where they fit, and then they stay
+    channels: int  # channels of weights at a time; all where they fit, and then they stay
     warps: int
     stages: int  # images, or blocks of channels, that are fetched ahead
-    programs: int  # that a multiprocessor runs at a time, as far as one can tell
+    programs: int  # programs that a multiprocessor is expected to run at a time
 
 
 def usable(latents: Tensor, weight: Tensor) -> bool:
-    """Whether the kernel runs on such latents (B, C, P) with forms of such a weight."""
+    """Tell whether the kernel runs on such latents (B, C, P) with forms of such a weight."""
     if torch.jit.is_tracing() or not latents.is_cuda:
         return False
-    # a compiler has modes of its own
+    # A compiler has modes of its own.
     if not torch.compiler.is_compiling() and _get_current_dispatch_mode() is not None:
         return False
     if not len(latents) or latents.shape[2] < 16:  # most of a tile would be empty
@@ -61,7 +61,7 @@ def sums(
     *,
     relu: bool = False,
 ) -> Tensor:
-    """Sums over the positions of products of forms, or of their ReLU, (B, N).
+    """Sum products of forms, or their ReLU, over the positions, (B, N).
 
     Latents (B, C, P) have strides of any kind. ``weight`` (d N, C) and ``bias`` (d N,) are those of
     the first forms of all units, then of the second. A unit's weights at the positions are its
@@ -69,13 +69,13 @@ def sums(
     that of the latents.
     """
     dtype = _compute_dtype(latents)
-    # weights that come in the dtype of the products need fewer registers
-    given = latents, weight.to(dtype), bias, patterns, shares, relu
+    # Weights that come in the dtype of the products need fewer registers.
+    inputs = latents, weight.to(dtype), bias, patterns, shares, relu
     if torch.compiler.is_compiling():
-        made: Tensor = torch.ops.vinets.sums_of_units(*given)
+        partial: Tensor = torch.ops.vinets.sums_of_units(*inputs)
     else:
-        made = in_tiles(*given)
-    return (made.sum(1) if made.shape[1] > 1 else made[:, 0]).to(dtype)
+        partial = in_tiles(*inputs)
+    return (partial.sum(1) if partial.shape[1] > 1 else partial[:, 0]).to(dtype)
 
 
 def in_tiles(
@@ -87,7 +87,7 @@ def in_tiles(
     relu: bool,
     blocks: Blocks | None = None,
 ) -> Tensor:
-    """What the programs of the GPU write: sums over some positions each, (B, tiles, N).
+    """Run the programs of the GPU, each of which sums over some positions, (B, tiles, N).
 
     Products are made in the dtype of the weight.
     """
@@ -112,7 +112,7 @@ def in_tiles(
 
 
 def _out(latents: Tensor, weight: Tensor, count: int, tiles: int) -> Tensor:
-    # what is to be added up is float32
+    # Partial sums are float32.
     dtype = torch.float32 if tiles > 1 else weight.dtype
     return latents.new_empty(len(latents), tiles, count, dtype=dtype)
 
@@ -138,7 +138,7 @@ torch.library.register_fake("vinets::sums_of_units", _in_tiles_of_nothing, lib=L
 def blocks_for(
     channels: int, positions: int, factors: int, size: int, *, held: bool = True
 ) -> Blocks:
-    """A division for numbers of ``size`` bytes; weights stay if there is room and ``held``."""
+    """Divide the work for numbers of ``size`` bytes; weights stay if there is room and ``held``."""
     units, width, every = 64, _width(positions), _power(channels)
     for stages in (3, 2):
         if held and size * every * (factors * units + stages * width) <= SHARED:
@@ -148,10 +148,10 @@ def blocks_for(
 
 @cache
 def _images_each(batch: int, places: int, programs: int, device: torch.device) -> int:
-    """Images for each program, given how many programs a multiprocessor runs at a time."""
+    """Return the images of each program; a multiprocessor runs ``programs`` at a time."""
     if device.type == "cuda":  # and not Triton's interpreter
         programs *= torch.cuda.get_device_properties(device).multi_processor_count
-    # they come in rounds, and each fetches weights first, which takes as long as a few images
+    # They come in rounds, and each fetches weights first, which takes as long as a few images.
     return min(range(1, batch + 1), key=lambda n: -(-places * -(-batch // n) // programs) * (n + 4))
 
 
@@ -160,7 +160,7 @@ def _width(positions: int) -> int:
 
 
 def _power(number: int) -> int:
-    return max(16, 1 << (number - 1).bit_length())  # of two, and no less than matrices need
+    return max(16, 1 << (number - 1).bit_length())  # a power of two, as small matrices need
 
 
 def _compute_dtype(latents: Tensor) -> torch.dtype:
@@ -176,7 +176,7 @@ def _tf32() -> bool:
 
 
 def _works(device: torch.device) -> bool:
-    """Whether the kernel runs there; a compiler asks once, and does not look inside."""
+    """Tell whether the kernel runs on a device; a compiler asks once, and does not look inside."""
     return _tried(device)
 
 
@@ -187,7 +187,7 @@ _works._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 @cache
 def _tried(device: torch.device) -> bool:
-    """The same: Triton needs a recent NVIDIA GPU and a C compiler."""
+    """Run the kernel once to see: Triton needs a recent NVIDIA GPU and a C compiler."""
     if torch.version.hip is not None or torch.cuda.get_device_capability(device) < (8, 0):
         return False
     try:
@@ -195,13 +195,13 @@ def _tried(device: torch.device) -> bool:
         one = torch.ones(1, 16, 16, dtype=torch.float32, device=device)
         given = one, one[0, :1], one[0, 0, :1], one[0, :1], one[0, :1, :1]
         return in_tiles(*given, relu=False).item() == 16 * 17
-    except Exception:  # of many kinds, and for all of them the plain operations are there
+    except Exception:  # whatever went wrong, the plain operations do the same
         return False
 
 
 @cache
 def _kernel() -> tuple[Any, Any]:
-    """The language of Triton, and the kernel in it."""
+    """Return the language of Triton, and the kernel in it."""
     global tl
     import triton
     import triton.language as tl

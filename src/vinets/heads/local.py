@@ -116,6 +116,7 @@ class LocalPolynomials(PolynomialHead):
 
     local = True
     polynomials: PolynomialLayer
+    training_defaults: ClassVar[Mapping[str, Any]] = {"weight_decay": 2e-3}
 
     def __init__(
         self,
@@ -232,7 +233,6 @@ class LocalHead(GeneratorHead, LocalPolynomials):
     kind, label = "local", "VI-Net"
     Options = LocalOptions
     rivals = ("linear", "pooled", "mlp", "local-random", "local-same-degrees", "local-relu")
-    training_defaults: ClassVar[Mapping[str, Any]] = {"weight_decay": 2e-3}
 
     @classmethod
     def find_variables(cls, latents: Latents, options: LocalOptions, seed: int) -> Variables:
@@ -267,19 +267,14 @@ class LocalReLUHead(LocalPolynomials):
 
     kind, label = "local-relu", "local ReLU"
     Options = LocalBaselineOptions
-    training_defaults = LocalHead.training_defaults
 
     @classmethod
     def make(cls, latents: Latents, options: LocalBaselineOptions, seed: int) -> Self:
         head = build_like(latents, options.like, seed)
         assert isinstance(head, LocalPolynomials)  # its options are those of a local head
         own = head.polynomials
-        layer = PolynomialLayer(
-            own.monomials.terms,
-            len(own.bias),
-            normalized=own.norm is not None,
-            activation="relu",
-        )
+        form: Any = {"normalized": own.norm is not None, "activation": "relu"}
+        layer = PolynomialLayer(own.monomials.terms, len(own.bias), **form)
         layer.draw(torch.Generator().manual_seed(seed))
         if own.shift is not None and own.scale is not None:
             layer.set_moments(own.shift.cpu(), own.scale.cpu())

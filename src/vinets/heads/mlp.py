@@ -1,4 +1,4 @@
-"""A head with one hidden layer, to compare with."""
+"""The head with one hidden layer, to compare with."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class MLPHead(Head):
 
     @classmethod
     def matched(cls, inputs: int, classes: int, *, parameters: int) -> Self:
-        """The widest head that stores, folded, at most that many parameters; one unit at least."""
+        """Make the widest head that stores, folded, at most that many parameters."""
         each = inputs + 1 + classes
         return cls(inputs, classes, width=max(1, (parameters - classes) // each))
 
@@ -78,7 +78,7 @@ class MLPHead(Head):
 
 
 def _scaled_outputs(linear: nn.Linear, norm: nn.BatchNorm1d) -> nn.Linear:
-    """A linear layer followed by batch normalisation, as one linear layer."""
+    """Return a linear layer followed by batch normalisation as one linear layer."""
     gain, offset = affine_of(norm)
     plain = copy.deepcopy(linear)
     plain.weight.copy_(gain[:, None] * linear.weight.double())

@@ -230,11 +230,11 @@ class LinearMap:
     positions, :math:`W \otimes (1, \dots, 1) / P`.
     """
 
-    name: str  # of the layer in tables
+    name: str  # name of the layer in tables
     matrix: Tensor  # W of shape (rows, columns), or (columns,) for the diagonal of one
     copies: int = 1
     averaged: int = 1
-    lipschitz: float = 1.0  # of the activation behind it
+    lipschitz: float = 1.0  # Lipschitz constant of the activation behind it
 
     def dense(self) -> Tensor:
         """Return the whole matrix; for small ones, to check or to look at."""

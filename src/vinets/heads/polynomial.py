@@ -1,4 +1,4 @@
-"""What all heads of polynomials have in common: everything but how they see the latents."""
+"""The base of all heads of polynomials, which differ in how they see the latents."""
 
 from __future__ import annotations
 
@@ -28,17 +28,13 @@ from vinets.latent.rescale import Rescale
 
 
 class PolynomialHead(Head):
-    """Variables, absolute values of polynomials, linear layer; perhaps a linear path beside.
+    """Variables, absolute values of polynomials, linear layer; perhaps a linear path next to them.
 
-    Subclasses say how the variables are made, and explain the parameters.
-
-    Attributes
-    ----------
-    local : bool
-        Whether the polynomials see one position at a time, or the whole map at once.
+    Subclasses say how the variables are made. ``rescale`` and ``projection`` make them of latents,
+    the ``path`` gives logits linear in the latents, to be added.
     """
 
-    local: ClassVar[bool]
+    local: ClassVar[bool]  # whether the polynomials see one position at a time, or the whole map
 
     def __init__(
         self,
@@ -59,14 +55,14 @@ class PolynomialHead(Head):
 
     @abstractmethod
     def variables(self, latents: Tensor) -> Tensor:
-        """What the polynomials are evaluated at, (B, ..., n)."""
+        """Return what the polynomials are evaluated at, (B, ..., n)."""
 
     @abstractmethod
     def arguments(self) -> dict[str, Any]:
-        """Keyword arguments of the class's own, as plain JSON values."""
+        """Return keyword arguments of the class's own, as plain JSON values."""
 
     def features(self, latents: Tensor) -> Tensor:
-        """Absolute values of the polynomials, (B, N)."""
+        """Return the absolute values of the polynomials, (B, N)."""
         return self.polynomials(self.variables(latents))
 
     def forward(self, latents: Tensor) -> Tensor:
@@ -82,19 +78,28 @@ class PolynomialHead(Head):
         return LastLayer(self.features, self.norm, self.linear)
 
     @classmethod
+    def of(
+        cls,
+        rescale: Rescale,
+        projection: Projection | None,
+        polynomials: PolynomialLayer | BlockPolynomialLayer,
+        classes: int,
+        path: LinearPath | None,
+        arguments: Mapping[str, Any],
+    ) -> Self:
+        """Make the head; ``arguments`` are keyword arguments of the class's own."""
+        kind: Any = cls
+        head: Self = kind(rescale, projection, polynomials, classes, path=path, **arguments)
+        return head
+
+    @classmethod
     def like(
         cls, head: PolynomialHead, polynomials: PolynomialLayer | BlockPolynomialLayer
     ) -> Self:
-        """An untrained head with other polynomials behind the same variables."""
-        made: Any = cls
-        return made(
-            copy.deepcopy(head.rescale),
-            copy.deepcopy(head.projection),
-            polynomials,
-            head.linear.out_features,
-            path=None if head.path is None else head.path.like(),
-            **head.arguments(),
-        )
+        """Make an untrained head with other polynomials behind the same variables."""
+        inputs = copy.deepcopy(head.rescale), copy.deepcopy(head.projection)
+        path = None if head.path is None else head.path.like()
+        return cls.of(*inputs, polynomials, head.linear.out_features, path, head.arguments())
 
     @torch.no_grad()
     def folded(self) -> Self:
@@ -114,7 +119,7 @@ class PolynomialHead(Head):
     def maps_between(
         self, before: tuple[LinearMap, ...], final: Tensor, reach: float, positions: int = 1
     ) -> HeadMaps:
-        """The polynomials between what makes their variables, and W_F, a matrix ``final``."""
+        """Put the polynomials between the maps to their variables and W_F, a matrix ``final``."""
         polynomials = PolynomialMap(self.polynomials, self.linear.weight, reach, positions)
         path = None if self.path is None else self.path.matrix()
         return HeadMaps(before, LinearMap("W_F", final), polynomials, path)
@@ -131,16 +136,10 @@ class PolynomialHead(Head):
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any], state: Mapping[str, Tensor]) -> Self:
-        rescale, projection = inputs_from(config)
-        made: Any = cls
-        head: Self = made(
-            rescale,
-            projection,
-            _polynomials_from(config["polynomials"], state),
-            config["classes"],
-            path=None if config["path"] is None else LinearPath(*config["path"]),
-            **config["arguments"],
-        )
+        polynomials = _polynomials_from(config["polynomials"], state)
+        path = None if config["path"] is None else LinearPath(*config["path"])
+        inputs = inputs_from(config)
+        head = cls.of(*inputs, polynomials, config["classes"], path, config["arguments"])
         if config["folded"]:
             head.norm = None
         return head
@@ -149,7 +148,7 @@ class PolynomialHead(Head):
 def _polynomials_from(
     config: Mapping[str, Any], state: Mapping[str, Tensor]
 ) -> PolynomialLayer | BlockPolynomialLayer:
-    """The polynomial layer of the shapes that ``config`` and ``state`` tell."""
+    """Make the polynomial layer of the shapes that ``config`` and ``state`` tell."""
     options = dict(config)
     kind, n_variables = options.pop("kind"), options.pop("n_variables")
     terms = Monomials.terms_of(state, "polynomials.monomials.", n_variables)

@@ -22,7 +22,7 @@ from vinets.algebra.shared import SharedPolynomials
 from vinets.algebra.terms import TermSet
 from vinets.core.checks import one_of
 
-SLOPES = {"abs": -1.0, "relu": 0.0, "none": 1.0}  # of activations below zero; above, it is 1
+SLOPES = {"abs": -1.0, "relu": 0.0, "none": 1.0}  # slopes of activations below zero
 
 
 class Monomials(nn.Module):
@@ -60,9 +60,8 @@ class Monomials(nn.Module):
         only = plan.steps[0][1] if self.depth == 1 and wanted else np.zeros(0)
         self.variables_only = np.array_equal(only, np.arange(terms.n_variables))
         self.outputs: Tensor | None
-        self.register_buffer(
-            "outputs", None if wanted else torch.from_numpy(outputs), persistent=False
-        )
+        kept = None if wanted else torch.from_numpy(outputs)
+        self.register_buffer("outputs", kept, persistent=False)
 
     def forward(self, z: Tensor) -> Tensor:
         if self.variables_only:
@@ -100,17 +99,22 @@ class Watched:
     def vanishing_loss(self, labels: Tensor) -> Tensor:
         """Return the mean size of polynomials on their class, as a share of that on the others.
 
-        The sizes are those of the last forward pass in training, which are forgotten.
+        The sizes are those of the last forward pass in training, which are forgotten. The result is
+        a mean over the polynomials whose class is among the ``labels`` (B,).
         """
         sizes, self.seen = torch.cat(self.seen).float(), []
-        return own_share(sizes, labels, self.owners)
+        own = (labels[:, None] == self.owners).to(sizes)  # (B, N)
+        inside = (sizes * own).sum(0) / own.sum(0).clamp_min(1)
+        outside = (sizes * (1 - own)).sum(0) / (1 - own).sum(0).clamp_min(1)
+        met = own.any(0)
+        return ((inside / (outside + 1e-6)) * met).sum() / met.sum().clamp_min(1)
 
 
 class MonomialLayer(Watched, nn.Module, ABC):
     """Base of polynomial layers: monomials (m - mean) / std, standardised in training.
 
     Monomials of different degree differ in size by orders of magnitude. A folded layer may do
-    without the two, which are then None.
+    without the two statistics, which are then None.
     """
 
     shift: Tensor | None
@@ -198,19 +202,6 @@ class MonomialLayer(Watched, nn.Module, ABC):
         if self.watched and self.training:
             self.seen.append(y.float().square().reshape(len(y), -1, y.shape[-1]).mean(1))
         return y
-
-
-def own_share(sizes: Tensor, labels: Tensor, owners: Tensor) -> Tensor:
-    """Return mean ``sizes`` (B, N) on the class of each column, as a share of those on others.
-
-    The result is a mean over the columns whose class, one of ``owners`` (N,), is among the
-    ``labels`` (B,) of the batch.
-    """
-    own = (labels[:, None] == owners).to(sizes)  # (B, N)
-    inside = (sizes * own).sum(0) / own.sum(0).clamp_min(1)
-    outside = (sizes * (1 - own)).sum(0) / (1 - own).sum(0).clamp_min(1)
-    met = own.any(0)  # a class that the batch does not hold says nothing
-    return ((inside / (outside + 1e-6)) * met).sum() / met.sum().clamp_min(1)
 
 
 class PolynomialLayer(MonomialLayer):

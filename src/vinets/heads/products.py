@@ -129,7 +129,7 @@ class ProductsHead(Watched, UnitsHead):
         count = MAX_PRODUCTS
         if options.parameters is not None:
             count = fitting(shape, classes, rank, options.factors, options.parameters)
-        shaped = {"rank": rank, "factors": options.factors, "offset": options.offset}
+        shaped: Any = {"rank": rank, "factors": options.factors, "offset": options.offset}
         head = cls(*shape, classes, count=count, **shaped)
         more: dict[str, Any] = {}
         if options.start == "ideal":
@@ -171,7 +171,7 @@ class ProductsHead(Watched, UnitsHead):
         variance one, ``gain`` and ``bias`` (d, n). ``owners`` (n,) are the classes that the
         products vanish on.
         """
-        assert isinstance(self.forms, NormalizedForms)  # of a head that is to be trained
+        assert isinstance(self.forms, NormalizedForms)  # the head is not folded
         shape, count = (self.factors, self.count), weight.shape[1]
         # A factor that is constant has no direction, so the random one stays, with a gain of zero.
         varies = (gain > 1e-4)[..., None]
@@ -222,7 +222,7 @@ class ProductsHead(Watched, UnitsHead):
         bias = plain.forms.bias.detach().unflatten(0, (self.factors, self.count))
         forms = torch.cat([bias[..., None], weight], -1)  # (d, N, 1 + C), the constant first
         # Columns of coefficients (N,) by the sorted variables of their terms.
-        columns = {(): torch.ones(self.count, dtype=torch.float64)}
+        columns: dict[tuple[int, ...], Tensor] = {(): torch.ones(self.count, dtype=torch.float64)}
         for form in forms:
             product: dict[tuple[int, ...], Tensor] = {}
             for term, values in columns.items():
@@ -301,8 +301,9 @@ class FactoredGenerators:
             mine = self.owners == owner
             rank[mine] = torch.arange(int(mine.sum()))
         chosen = rank.argsort(stable=True)[:count]
-        forms = (t[:, chosen] for t in (self.weight, self.gain, self.bias))
-        return FactoredGenerators(*forms, self.owners[chosen], self.found, self.explained)
+        weight, gain, bias = (t[:, chosen] for t in (self.weight, self.gain, self.bias))
+        facts = self.found, self.explained
+        return FactoredGenerators(weight, gain, bias, self.owners[chosen], *facts)
 
 
 @torch.no_grad()

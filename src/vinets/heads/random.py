@@ -16,7 +16,7 @@ from vinets.algebra.terms import TermSet
 from vinets.core.options import option, whole
 from vinets.heads.base import build_like
 from vinets.heads.block_layer import BlockPolynomialLayer
-from vinets.heads.local import LocalBaselineOptions, LocalHead, LocalPolynomials
+from vinets.heads.local import LocalBaselineOptions, LocalPolynomials
 from vinets.heads.polynomial import PolynomialHead
 from vinets.heads.polynomial_layer import PolynomialLayer
 from vinets.heads.vanishing import BaselineOptions, GlobalPolynomials
@@ -40,7 +40,7 @@ class LocalRandomOptions(LocalBaselineOptions):
 
 
 class _Drawn(PolynomialHead):
-    """As many monomials and polynomials as the generators have, drawn; everything else alike."""
+    """Base of heads with as many monomials and polynomials as the generators have, but drawn."""
 
     same_degrees: ClassVar[bool] = False
 
@@ -70,10 +70,7 @@ class RandomMonomials(_Drawn, GlobalPolynomials):
 
 
 class SameDegrees(_Drawn, GlobalPolynomials):
-    """As many random monomials of each degree as the vanishing head has.
-
-    What its algorithm found out about degrees is given away to this baseline.
-    """
+    """As many random monomials of each degree as the vanishing head has."""
 
     kind, label = "same-degrees", "random, same degrees"
     Options = RandomOptions
@@ -85,7 +82,6 @@ class LocalRandomMonomials(_Drawn, LocalPolynomials):
 
     kind, label = "local-random", "random monomials"
     Options = LocalRandomOptions
-    training_defaults = LocalHead.training_defaults
 
 
 class LocalSameDegrees(_Drawn, LocalPolynomials):
@@ -93,36 +89,35 @@ class LocalSameDegrees(_Drawn, LocalPolynomials):
 
     kind, label = "local-same-degrees", "random, same degrees"
     Options = LocalRandomOptions
-    training_defaults = LocalHead.training_defaults
     same_degrees = True
 
 
 def random_terms(like: TermSet, *, max_degree: int | None = 5, seed: int = 0) -> TermSet:
-    """As many distinct random terms as ``like`` has, without the constant.
+    """Draw as many distinct terms as ``like`` has, without the constant.
 
     Degrees are drawn uniformly up to ``max_degree``; None takes the degrees of ``like``.
     """
     rng = np.random.default_rng(seed)
     if max_degree is None:
-        wanted = [len(block) for block in like.blocks]
+        counts = [len(block) for block in like.blocks]
     else:
-        wanted = [0, *np.bincount(rng.integers(max_degree, size=len(like)), minlength=max_degree)]
+        counts = [0, *np.bincount(rng.integers(max_degree, size=len(like)), minlength=max_degree)]
     blocks = [np.zeros((0, 0), dtype=np.int64)]
-    spare = 0  # what a low degree cannot hold moves up
-    for degree in range(1, len(wanted)):
-        count = int(wanted[degree]) + spare
+    spare = 0  # terms that a low degree has no room for move up
+    for degree in range(1, len(counts)):
+        count = int(counts[degree]) + spare
         if comb(like.n_variables + degree - 1, degree) < 4 * count:  # draws would miss rare ones
-            found = np.array(
+            terms = np.array(
                 list(combinations_with_replacement(range(like.n_variables), degree)), dtype=np.int64
             )
         else:
-            found = np.zeros((0, degree), dtype=np.int64)
-            while len(found) < count:
+            terms = np.zeros((0, degree), dtype=np.int64)
+            while len(terms) < count:
                 draw = rng.integers(like.n_variables, size=(2 * count + 8, degree))
-                found = np.unique(np.concatenate([found, np.sort(draw, axis=1)]), axis=0)
-        keep = np.sort(rng.permutation(len(found))[:count])
+                terms = np.unique(np.concatenate([terms, np.sort(draw, axis=1)]), axis=0)
+        keep = np.sort(rng.permutation(len(terms))[:count])
         spare = count - len(keep)
-        blocks.append(found[keep])
+        blocks.append(terms[keep])
     return TermSet.of_blocks(like.n_variables, blocks)
 
 

@@ -85,7 +85,7 @@ class SimKDHead(Head):
         example = example_inputs(latents.record.inputs, 2, device_of(latents.uncut))
         classifier = classifier_of(latents.uncut, example)
         features, classes = classifier.in_features, classifier.out_features
-        # 9 w^2 + (C + D + 2) w + (1 + K) D + K parameters, folded: solved for the width w
+        # Solves for the width w of 9 w^2 + (C + D + 2) w + (1 + K) D + K parameters, folded.
         linear = latents.shape[0] + features + 2
         size = options.size(latents, seed)
         room = size - (1 + classes) * features - classes
@@ -105,7 +105,7 @@ class SimKDHead(Head):
         return ProductsHead.latent_defaults(options.like)
 
     def features(self, latents: Tensor) -> Tensor:
-        """What the classifier sees, (B, D)."""
+        """Return what the classifier sees, (B, D)."""
         if self.side == 1:
             maps = latents.mean(-1)[..., None, None]
         else:
@@ -132,7 +132,7 @@ class SimKDHead(Head):
     def _distance(self, logits: Tensor, labels: Tensor, taught: Tensor | None, _: Any) -> Tensor:
         assert taught is not None and self.seen is not None
         seen, self.seen = self.seen, None
-        # per value of the teacher, so that the learning rate suits other losses as well
+        # It is relative to the teacher, so that the learning rate suits other losses as well.
         return (seen.float() - taught).square().mean() / taught.square().mean()
 
     def folded(self) -> Self:

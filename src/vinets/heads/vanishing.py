@@ -51,7 +51,7 @@ MAX_POLYNOMIALS = 150_000  # polynomials of a head; the best of every class stay
 
 @dataclass(frozen=True)
 class GeneratorOptions(IdealOptions, HeadOptions):
-    """Options of heads of generators: how they are found, and which of them stay."""
+    """Options of heads of generators: the algorithm that finds them, and which of them stay."""
 
     panel: ClassVar[str] = "Head"
     normalization: str | None = option(
@@ -162,7 +162,8 @@ class GeneratorHead(PolynomialHead):
         seed: int = 0,
         progress: Progress | None = None,
     ) -> Head:
-        options = (options or cls.Options()).for_classes(latents.n_classes)
+        chosen: Any = options or cls.Options()
+        options = chosen.for_classes(latents.n_classes)
         # The latents keep the generators for make().
         variables = cls.find_variables(latents, options, seed)
         find_generators(latents, variables, options, seed, progress)
@@ -182,15 +183,9 @@ class GeneratorHead(PolynomialHead):
             projection.requires_grad_(options.train_projection)  # in this head alone
             if isinstance(layer, PolynomialLayer) and cls.local:
                 layer = layer.behind_channels(latents.shape[0], seed)
-        made: Any = cls
-        head: Self = made(
-            variables.rescale,
-            projection,
-            layer,
-            latents.n_classes,
-            path=linear_path(latents, options.linear_path),
-            **cls.shape_of(latents, options),
-        )
+        path, arguments = linear_path(latents, options.linear_path), cls.shape_of(latents, options)
+        inputs = variables.rescale, projection
+        head = cls.of(*inputs, layer, latents.n_classes, path, arguments)
         facts = generator_facts(latents, variables, generators, pruned, options)
         seconds = {
             "latents": latents.seconds,
@@ -460,7 +455,7 @@ def make_layer(
         _, spread = term_moments(shared.terms, points)
         shared = shared.restrict(options.monomials, spread)
     moments = term_moments(shared.terms, points)
-    form = {"sparse": options.sparse, "normalized": local}
+    form: Any = {"sparse": options.sparse, "normalized": local}
     layer = PolynomialLayer.from_polynomials(shared, moments, classes=classes, **form)
     return PrunedLayer(layer, pruned, capped)
 

@@ -168,7 +168,8 @@ class HeadContract:
 
     def test_it_is_built_from_latents_trained_and_saved(self, head: Head, tmp_path: Path) -> None:
         kind = type(head)
-        if kind.build.__func__ is Head.build.__func__:  # type: ignore[attr-defined]
+        own = (kind.build, Head.build), (kind.make, Head.make)
+        if all(mine.__func__ is base.__func__ for mine, base in own):  # type: ignore[attr-defined]
             return  # a head that is not made from latents
         latents, state = small_latents(self.shape, self.classes), torch.random.get_rng_state()
         made, again = (kind.build(latents, self.options, seed) for seed in (1, 1))
