@@ -12,9 +12,8 @@ from vinets.data import digits
 from vinets.networks.uncut import WEIGHTS
 from vinets.paper import claims
 from vinets.paper.backbones import DIGITS
-from vinets.paper.level import level, level_with_uncut
 from vinets.paper.page import read_results
-from vinets.paper.plan import EXPERIMENTS, Plan
+from vinets.paper.plan import EXPERIMENTS, Plan, level
 from vinets.paper.reproduce import Folders, one_thread, reproduce
 from vinets.runs import run as running
 from vinets.runs.store import Store
@@ -89,11 +88,10 @@ def test_verdicts_follow_from_single_answers(out, found):
         cut, other = row.values["cut"], row.values["head"]
         ours = [kept[figure, "VI-Net", cut, split].trained for split in (0, 1)]
         assert all(1 - len(one.wrong) / one.tested == one.accuracy for one in ours)
-        if other == "uncut network":
-            difference = level_with_uncut(ours)
-        else:
+        theirs = None
+        if other != "uncut network":
             theirs = [kept[figure, other, cut, split].trained for split in (0, 1)]
-            difference = level(ours, theirs)
+        difference = level(ours, theirs)
         assert row.values["difference"] == pytest.approx(difference.value)
         assert row.values["verdict"] == difference.word
 

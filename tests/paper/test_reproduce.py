@@ -18,9 +18,8 @@ from vinets.core.plain import as_plain
 from vinets.core.settings import RECIPES
 from vinets.models import create_model, load_weights, save_weights
 from vinets.paper import claims
-from vinets.paper.backbones import READINGS, RESNET18, RESNET34
+from vinets.paper.backbones import READINGS, RESNET18, RESNET34, VARIANTS
 from vinets.paper.page import read_results, results_page
-from vinets.paper.paper import VARIANTS
 from vinets.paper.plan import EXPERIMENTS, Experiment, Findings, Plan
 from vinets.paper.reproduce import Folders, chosen_experiments, reproduce
 from vinets.report import html
@@ -219,11 +218,6 @@ def test_other_weights_are_refused(out, folders, tmp_path):
     save_weights(other, tmp_path / "weights" / RESNET18.weights)
     with pytest.raises(ValueError, match=r"results of resnet18 with other weights\. Choose"):
         reproduce(["fig-monomials"], Folders(folders.data, tmp_path / "weights"), out, **SETTINGS)
-
-
-def test_quick_and_full_results_are_kept_apart():
-    names = [{t.name for t in EXPERIMENTS["fig-truncation"].trials(p)} for p in (Plan(), PLAN)]
-    assert not names[0] & names[1]
 
 
 def test_a_quick_run_says_so_in_its_text_and_its_names(out):
