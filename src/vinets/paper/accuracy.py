@@ -42,8 +42,8 @@ def accuracy_figure(plan: Plan, name: str, title: str, results: Results) -> Figu
 def accuracy_figures(plan: Plan, results: Results) -> tuple[Figure, ...]:
     """Return one for every id and title that keys begin with."""
     return tuple(
-        accuracy_figure(plan, *figure, part(results, figure))
-        for figure in dict.fromkeys(key[0] for key in results)
+        accuracy_figure(plan, name, title, part(results, (name, title)))
+        for name, title in dict.fromkeys(key[0] for key in results)
     )
 
 

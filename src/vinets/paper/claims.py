@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from statistics import mean
+from typing import TypeAlias
 
 from scipy.stats import spearmanr
 
@@ -238,28 +239,13 @@ def _algorithms(evidence: Evidence, backbone: Backbone) -> Iterator[Judged]:
 # --- truncation, by single answers ------------------------------------------------------------
 
 
-class Heads:
-    """Trainings of the figure on truncation: a list over splits for every head and cut."""
+ByCut: TypeAlias = dict[str, list[TrainingFacts]]
+"""Trainings by cut, one for every split."""
 
-    def __init__(self, evidence: Evidence, backbone: Backbone) -> None:
-        figure = truncation_figure(backbone)
-        self._results, self._names = (
-            part(evidence.results, "fig-truncation", figure),
-            backbone.heads,
-        )
-        removed = evidence.figure("fig-truncation", figure[0])["VI-Net"]
-        self.removed = dict(zip(evidence.plan.cuts(backbone), removed, strict=True))  # percent
 
-    def trained(self, kind: str, cut: str) -> list[TrainingFacts]:
-        """Return trainings of a head behind a cut."""
-        return trained(self._results, self._names[kind], cut)
-
-    def against(self, kind: str) -> dict[str, Difference]:
-        """Return VI-Net less another head, cut by cut."""
-        return {
-            cut: level(self.trained("vanishing", cut), self.trained(kind, cut))
-            for cut in self.removed
-        }
+def _against(ours: ByCut, theirs: ByCut) -> dict[str, Difference]:
+    """Return one head less another, cut by cut."""
+    return {cut: level(ours[cut], theirs[cut]) for cut in ours}
 
 
 def _judge_gaps(claim: str, gaps: Mapping[str, Difference], wins: bool, said: str = "{}") -> Judged:
@@ -271,32 +257,36 @@ def _judge_gaps(claim: str, gaps: Mapping[str, Difference], wins: bool, said: st
     return judge(claim, cases, said)
 
 
+def _heads(evidence: Evidence, backbone: Backbone) -> dict[str, ByCut]:
+    """Return the trainings of the figure on truncation by the kind of their head."""
+    results = part(evidence.results, "fig-truncation", truncation_figure(backbone))
+    cuts = evidence.plan.cuts(backbone)
+    return {
+        kind: {cut: trained(results, name, cut) for cut in cuts}
+        for kind, name in backbone.heads.items()
+    }
+
+
 def _truncation_by_level(evidence: Evidence, backbone: Backbone) -> Iterator[Judged]:
-    heads = Heads(evidence, backbone)
+    heads = _heads(evidence, backbone)
+    shares = evidence.figure("fig-truncation", truncation_figure(backbone)[0])["VI-Net"]
+    removed = dict(zip(heads["vanishing"], shares, strict=True))  # percent
+    ours, linear = heads["vanishing"], heads["linear"]
     claim = "VI-Net is above random monomials at every cut"
-    yield _judge_gaps(claim, heads.against("random"), wins=True)
-    yield _judge_gaps("VI-Net is above a linear head (flat)", heads.against("linear"), wins=True)
-    yield _judge_gaps(
-        f"with at most {LATE} % removed a linear head is as good (level or ahead)",
-        {
-            cut: level(heads.trained("linear", cut), heads.trained("vanishing", cut))
-            for cut, x in heads.removed.items()
-            if x <= LATE
-        },
-        wins=False,
-        said="linear head less VI-Net: {}",
-    )
-    half = min(heads.removed, key=lambda cut: abs(heads.removed[cut] - 50))
-    loss = level(heads.trained("vanishing", half))
-    yield (
-        "with half of the layers removed VI-Net is competitive (3 points at most)",
-        f"{points(loss.value)} ({loss.shown}) with {heads.removed[half]:.0f} % removed",
-        count([loss.interval is not None and loss.interval[0] > -3]),
-    )
-    early = [cut for cut, x in heads.removed.items() if x > EARLY] or list(heads.removed)
+    yield _judge_gaps(claim, _against(ours, heads["random"]), wins=True)
+    yield _judge_gaps("VI-Net is above a linear head (flat)", _against(ours, linear), wins=True)
+    late = {cut: linear[cut] for cut, x in removed.items() if x <= LATE}
+    claim = f"with at most {LATE} % removed a linear head is as good (level or ahead)"
+    yield _judge_gaps(claim, _against(late, ours), wins=False, said="linear head less VI-Net: {}")
+    half = min(removed, key=lambda cut: abs(removed[cut] - 50))
+    loss = level(ours[half])
+    text = f"{points(loss.value)} ({loss.shown}) with {removed[half]:.0f} % removed"
+    holds = count([loss.interval is not None and loss.interval[0] > -3])
+    yield "with half of the layers removed VI-Net is competitive (3 points at most)", text, holds
+    early = [cut for cut, x in removed.items() if x > EARLY] or list(removed)
     cases = []
     for kind in ("pooled", "components", "linear"):
-        gaps = heads.against(kind)
+        gaps = _against(ours, heads[kind])
         wins = sum(gaps[cut].word == "ahead" for cut in early)
         text = f"{wins} of {len(early)} of {backbone.heads[kind]}"
         cases.append((text, wins == len(early)))
@@ -305,33 +295,31 @@ def _truncation_by_level(evidence: Evidence, backbone: Backbone) -> Iterator[Jud
 
 
 def _ours_by_level(evidence: Evidence, backbone: Backbone) -> Iterator[Judged]:
-    heads = Heads(evidence, backbone)
+    heads = _heads(evidence, backbone)
+    ours = heads["vanishing"]
     for kind, what in (
         ("mlp", "an MLP of as many parameters"),
         ("same-degrees", "random monomials of the same degrees"),
         ("components", "a linear layer on its variables"),
     ):
-        yield _judge_gaps(f"VI-Net is above {what}", heads.against(kind), wins=True)
+        yield _judge_gaps(f"VI-Net is above {what}", _against(ours, heads[kind]), wins=True)
     cases = []
-    for cut in heads.removed:
-        one = heads.trained("vanishing", cut)[0].vanishing
-        if one is not None:
-            cases.append((f"{cut} {one.smallest_own:.0%}", one.smallest_own >= MOSTLY))
+    for cut, (first, *_) in ours.items():
+        if facts := first.vanishing:
+            cases.append((f"{cut} {facts.smallest_own:.0%}", facts.smallest_own >= MOSTLY))
     claim = f"polynomials are smallest on their own class on test images ({MOSTLY:.0%} or more)"
     yield judge(claim, cases, "{} of them")
 
 
 def _algorithms_by_level(evidence: Evidence, backbone: Backbone) -> Iterator[Judged]:
     results = part(evidence.results, "fig-algorithms", algorithms_figure(backbone))
-    first, *others = (ALGORITHMS[algorithm][0] for algorithm in backbone.algorithms)
     cuts = evidence.plan.cuts(backbone)
-    gaps = [
-        level(trained(results, first, cut), trained(results, name, cut))
-        for name in others
-        for cut in cuts
-    ]
-    rows = f"{first} against {len(others)} others at {len(cuts)} cuts"
-    yield from judge_algorithms(rows, gaps)
+    abm, *others = (
+        {cut: trained(results, ALGORITHMS[algorithm][0], cut) for cut in cuts}
+        for algorithm in backbone.algorithms
+    )
+    gaps = [gap for theirs in others for gap in _against(abm, theirs).values()]
+    yield from judge_algorithms(f"ABM against {len(others)} others at {len(cuts)} cuts", gaps)
 
 
 # --- pruning ----------------------------------------------------------------------------------
@@ -350,16 +338,16 @@ def _pruning(evidence: Evidence, backbone: Backbone) -> Iterator[Judged]:
     moderate = "90%" if evidence.plan.quick else "50%"
     if backbone.splits:
         own = part(evidence.results, "fig-pruning", pruning_figure(backbone, "abm"))
-        gaps = {
-            cut: level(trained(own, f"{moderate} pruned", cut), trained(own, "0% pruned", cut))
-            for cut in evidence.plan.cuts(backbone)
-        }
+        some, none = (
+            {cut: trained(own, f"{ratio} pruned", cut) for cut in evidence.plan.cuts(backbone)}
+            for ratio in (moderate, "0%")
+        )
         claim = f"moderate pruning ({moderate.replace('%', ' %')}) costs nothing (level or ahead)"
-        yield _judge_gaps(claim, gaps, wins=False)
+        yield _judge_gaps(claim, _against(some, none), wins=False)
     else:
-        some = losses("abm", moderate).values()
-        text = f"{points(mean(some))} on average, {points(min(some))} at worst"
-        holds = count(loss > -1 for loss in some)
+        gaps = losses("abm", moderate).values()
+        text = f"{points(mean(gaps))} on average, {points(min(gaps))} at worst"
+        holds = count(gap > -1 for gap in gaps)
         yield "moderate pruning (50 %) costs less than a point", text, holds
 
     deep = _deepest(evidence.plan)

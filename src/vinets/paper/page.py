@@ -198,7 +198,7 @@ def newcomers_page(results: Sequence[ExperimentResult]) -> Page:
     by_name = {one.experiment: one for one in results}
     kept, truncation, claims = (by_name[n] for n in ("fig-kept", "fig-truncation", "claims"))
     comparisons = Folded("Every comparison", truncation.tables)
-    first = {
+    first: dict[str, tuple[str, tuple[Block, ...]]] = {
         "kept": ("Every polynomial on every class", _kept(kept)),
         "truncation": (
             "Accuracy against removed layers",
@@ -234,7 +234,7 @@ def _lead(vanishing: ExperimentResult, efficiency: ExperimentResult) -> tuple[Bl
     )
     said, _, polynomial = vanishing.text[1].partition(": p = ")
     means = vanishing.figures[0].series[0].y
-    columns = ("digit", *(Column(str(k), format=".3f") for k in range(len(means))))
+    columns = (Column("digit"), *(Column(str(k), format=".3f") for k in range(len(means))))
     caption, row = "On the test images of every digit", ("mean of |p|", *means)
     table = Table.from_rows("one", caption, columns, [row])
     formula = Code(f"p = {polynomial.removesuffix('.')}")

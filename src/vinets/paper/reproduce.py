@@ -161,8 +161,9 @@ def reproduce(
                     # Small networks spend most of the time on latents, which experiments share.
                     own = trials if small else experiment.trials(plan)
                     if store.missing(own):
-                        how = {"device": on, "executor": executor, "progress": progress}
-                        run_trials(own, networks, store, **how)
+                        run_trials(
+                            own, networks, store, device=on, executor=executor, progress=progress
+                        )
                     show(_write(experiment, plan, store, command))
         except torch.OutOfMemoryError:
             raise MemoryError(
