@@ -81,16 +81,15 @@ def test_truncation_has_all_baselines_over_all_splits(out, found):
 
 def test_verdicts_follow_from_single_answers(out, found):
     kept = results(out, "fig-truncation")
-    figure = "truncation-digits", DIGITS.caption
     (table,) = found["fig-truncation"].tables
     assert len(table.rows) == len(PLAN.cuts(DIGITS)) * len(DIGITS.heads)  # with the uncut network
     for row in table.rows:
         cut, other = row.values["cut"], row.values["head"]
-        ours = [kept[figure, "VI-Net", cut, split].trained for split in (0, 1)]
+        ours = [kept[DIGITS, "VI-Net", cut, split].trained for split in (0, 1)]
         assert all(1 - len(one.wrong) / one.tested == one.accuracy for one in ours)
         theirs = None
         if other != "uncut network":
-            theirs = [kept[figure, other, cut, split].trained for split in (0, 1)]
+            theirs = [kept[DIGITS, other, cut, split].trained for split in (0, 1)]
         difference = level(ours, theirs)
         assert row.values["difference"] == pytest.approx(difference.value)
         assert row.values["verdict"] == difference.word
@@ -114,9 +113,8 @@ def test_variants_stand_beside_the_uncut_networks_of_their_splits(out, found):
 def test_networks_are_placed_by_what_they_store(out, found):
     (figure,) = found["fig-parameters"].figures
     kept = results(out, "fig-truncation")
-    key = ("truncation-digits", DIGITS.caption), "MLP"
     series = next(one for one in figure.series if one.name == "MLP")
-    sizes = [kept[*key, cut, 0].trained.parameters for cut in series.labels]
+    sizes = [kept[DIGITS, "MLP", cut, 0].trained.parameters for cut in series.labels]
     assert list(series.x) == sizes
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from statistics import mean
 
-from vinets.paper.backbones import Backbone
 from vinets.paper.plan import (
     Experiment,
     Findings,
@@ -39,14 +38,6 @@ def accuracy_figure(plan: Plan, name: str, title: str, results: Results) -> Figu
     return Figure(name, title, plan.removed, ACCURACY, series, levels=levels)
 
 
-def accuracy_figures(plan: Plan, results: Results) -> tuple[Figure, ...]:
-    """Return one for every id and title that keys begin with."""
-    return tuple(
-        accuracy_figure(plan, name, title, part(results, (name, title)))
-        for name, title in dict.fromkeys(key[0] for key in results)
-    )
-
-
 # --- truncation -------------------------------------------------------------------------------
 
 TRUNCATION = (
@@ -78,16 +69,9 @@ LEVEL_COLUMNS = (
 )
 
 
-def truncation_figure(backbone: Backbone) -> tuple[str, str]:
-    """Return id and title of the figure on truncation, which keys of its results begin with."""
-    return f"truncation-{backbone.data}", backbone.caption
-
-
 def _truncated(plan: Plan) -> Trials:
     return {
-        (truncation_figure(backbone), name, cut, seed): plan.trial(
-            backbone, cut, head=head, seed=seed
-        )
+        (backbone, name, cut, seed): plan.trial(backbone, cut, head=head, seed=seed)
         for backbone, cut in plan.places
         for head, name in backbone.heads.items()
         for seed in range(len(plan.networks(backbone)))
@@ -95,22 +79,23 @@ def _truncated(plan: Plan) -> Trials:
 
 
 def _truncation(plan: Plan, results: Results) -> Findings:
-    figures = accuracy_figures(plan, results)
+    figures = tuple(
+        accuracy_figure(plan, f"truncation-{one.data}", one.caption, part(results, one))
+        for one in plan.chosen
+    )
     if not plan.splits:
         return Findings((TRUNCATION.format(plan.epochs),), figures=figures)
     rows = []
     (backbone,) = plan.chosen
-    ours, *others = backbone.heads.values()
+    vi, *others = backbone.heads.values()
     for cut in plan.cuts(backbone):
-        figure = truncation_figure(backbone)
-        mine = trained(results, figure, ours, cut)
-        accuracy = mean(100 * one.accuracy for one in mine)
+        ours = trained(results, backbone, vi, cut)
+        section = f"{cut}: VI-Net {mean(100 * one.accuracy for one in ours):.2f} %"
         for name in (*others, "uncut network"):
-            theirs = None if name == "uncut network" else trained(results, figure, name, cut)
-            rights = [one.uncut for one in mine]
+            theirs = trained(results, backbone, name, cut) or None  # None is the uncut network
+            gap, accuracies = level(ours, theirs), [100 * one.uncut for one in ours]
             if theirs is not None:
-                rights = [one.accuracy for one in theirs]
-            accuracies, gap = [100 * right for right in rights], level(mine, theirs)
+                accuracies = [100 * one.accuracy for one in theirs]
             values = {
                 "head": name,
                 "cut": cut,
@@ -120,7 +105,7 @@ def _truncation(plan: Plan, results: Results) -> Findings:
                 "interval": gap.shown,
                 "verdict": gap.word,
             }
-            rows.append(Row(values, section=f"{cut}: VI-Net {accuracy:.2f} %"))
+            rows.append(Row(values, section=section))
     facts = {"splits": plan.seeds, "keep": plan.options.keep, "epochs": plan.epochs}
     text = tuple(one.format(components=plan.components, **facts) for one in SOLVED)
     table = Table(f"levels-{backbone.data}", backbone.caption, LEVEL_COLUMNS, tuple(rows))
@@ -139,16 +124,13 @@ Experiment(
 
 def _by_parameters(plan: Plan, results: Results) -> Findings:
     """Show the same accuracies against everything that the networks store."""
-    figures = []
-    for figure in accuracy_figures(plan, results):
-        points = {
-            key: (one.trained.parameters, 100 * one.trained.accuracy)
-            for key, one in part(results, (figure.id, figure.title)).items()
-        }
-        name = figure.id.replace("truncation", "parameters")
-        axis = Axis("parameters", log=True, format=",.0f")
-        figures.append(replace(figure, id=name, x=axis, series=series_of(points), kind="scatter"))
-    return Findings((PARAMETERS,), figures=tuple(figures))
+    (backbone,) = plan.chosen
+    own = part(results, backbone)
+    figure = accuracy_figure(plan, f"parameters-{backbone.data}", backbone.caption, own)
+    points = {key: (one.trained.parameters, 100 * one.trained.accuracy) for key, one in own.items()}
+    axis = Axis("parameters", log=True, format=",.0f")
+    figure = replace(figure, x=axis, series=series_of(points), kind="scatter")
+    return Findings((PARAMETERS,), figures=(figure,))
 
 
 Experiment(

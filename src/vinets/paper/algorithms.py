@@ -9,7 +9,7 @@ from typing import Any
 from vinets.heads.vanishing import MAX_POLYNOMIALS
 from vinets.measure.level import Difference
 from vinets.models.presets import SIZES
-from vinets.paper.accuracy import accuracy_figures
+from vinets.paper.accuracy import accuracy_figure
 from vinets.paper.backbones import Backbone
 from vinets.paper.plan import (
     Experiment,
@@ -61,12 +61,6 @@ LARGER_PSI = (
 )
 
 
-def pruning_figure(backbone: Backbone, algorithm: str) -> tuple[str, str]:
-    """Return id and title of a figure on pruning, which keys of its results begin with."""
-    title = f"{backbone.caption}, {ALGORITHMS[algorithm][0]}"
-    return f"pruning-{backbone.data}-{algorithm}", title
-
-
 def _search(backbone: Backbone, algorithm: str) -> dict[str, Any]:
     return dict(backbone.search) | ALGORITHMS[algorithm][1]
 
@@ -85,7 +79,7 @@ def _pruned(plan: Plan) -> Trials:
         for backbone in reversed(plan.chosen):  # the larger network first, as in the paper
             for cut in plan.cuts(backbone) if algorithm in backbone.algorithms else ():
                 for ratio in ratios:
-                    key = pruning_figure(backbone, algorithm), f"{ratio:.0%} pruned", cut
+                    key = backbone, algorithm, f"{ratio:.0%} pruned", cut
                     trials[key] = _pruned_trial(plan, backbone, cut, algorithm, ratio)
     return trials
 
@@ -93,7 +87,12 @@ def _pruned(plan: Plan) -> Trials:
 def _pruning(plan: Plan, results: Results) -> Findings:
     text = PRUNING.format(HAPPENS if plan.compared else "")
     more = (LARGER_PSI.format(**one.search) for one in plan.chosen if one.search)
-    return Findings((text, *more), figures=accuracy_figures(plan, results))
+    figures = []
+    for backbone, algorithm in dict.fromkeys(key[:2] for key in results):
+        title = f"{backbone.caption}, {ALGORITHMS[algorithm][0]}"
+        name, own = f"pruning-{backbone.data}-{algorithm}", part(results, backbone, algorithm)
+        figures.append(accuracy_figure(plan, name, title, own))
+    return Findings((text, *more), figures=tuple(figures))
 
 
 Experiment(
@@ -144,11 +143,6 @@ def _oracle_values(name: str, ideals: TrialResult, training: TrialResult) -> dic
     }
 
 
-def algorithms_figure(backbone: Backbone) -> tuple[str, str]:
-    """Return id and title of the figure on algorithms, which keys of its results begin with."""
-    return "algorithms", f"{backbone.caption}: accuracy"
-
-
 def _by_algorithm(plan: Plan) -> Trials:
     """Plan trainings of the figure on pruning anew where a network has several algorithms."""
     trials: Trials = {}
@@ -156,7 +150,7 @@ def _by_algorithm(plan: Plan) -> Trials:
         for algorithm in backbone.algorithms if len(backbone.algorithms) > 1 else ():
             name, _ = ALGORITHMS[algorithm]
             trial = _pruned_trial(plan, backbone, cut, algorithm, 0.0)
-            trials[algorithms_figure(backbone), name, cut] = trial
+            trials[backbone, name, cut] = trial
             if backbone.splits:  # what the oracles did, next to their accuracy
                 search = _search(backbone, algorithm)
                 trials["ideals", name, cut] = plan.trial(backbone, cut, "ideals", **search)
@@ -164,11 +158,11 @@ def _by_algorithm(plan: Plan) -> Trials:
 
 
 def _algorithms(plan: Plan, results: Results) -> Findings:
-    trainings = {key: one for key, one in results.items() if key[0] != "ideals"}
-    (figure,) = accuracy_figures(plan, trainings)
-    own = part(trainings, (figure.id, figure.title))
+    (backbone,) = (one for one in plan.chosen if len(one.algorithms) > 1)
+    own = part(results, backbone)
+    figure = accuracy_figure(plan, "algorithms", f"{backbone.caption}: accuracy", own)
     sizes = {key: (share(one), one.trained.polynomials or 0) for key, one in own.items()}
-    title = figure.title.replace("accuracy", "polynomials in the head")
+    title = f"{backbone.caption}: polynomials in the head"
     polynomials = Axis("polynomials", log=True, format=",.0f")
     size = Figure("algorithms-size", title, plan.removed, polynomials, series_of(sizes))
     rows = tuple(
@@ -178,7 +172,7 @@ def _algorithms(plan: Plan, results: Results) -> Findings:
     if not rows:
         return Findings((COMPARED.format(BUT if plan.compared else ""),), figures=(figure, size))
     table = Table("oracles", "What the oracles did", ORACLE_COLUMNS, rows)
-    return Findings((KEPT.format(**plan.chosen[0].search),), (table,), (figure, size))
+    return Findings((KEPT.format(**backbone.search),), (table,), (figure, size))
 
 
 def judge_algorithms(rows: str, gaps: Iterable[Difference]) -> Iterator[Judged]:

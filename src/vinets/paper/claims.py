@@ -17,13 +17,7 @@ from scipy.stats import spearmanr
 
 from vinets.measure.dimension import dimension_correlation
 from vinets.measure.level import Difference
-from vinets.paper.accuracy import truncation_figure
-from vinets.paper.algorithms import (
-    ALGORITHMS,
-    algorithms_figure,
-    judge_algorithms,
-    pruning_figure,
-)
+from vinets.paper.algorithms import ALGORITHMS, judge_algorithms
 from vinets.paper.backbones import GENERATORS, UNCUT, Backbone
 from vinets.paper.generators import A_CLASS
 from vinets.paper.plan import (
@@ -164,7 +158,7 @@ def _above(claim: str, ours: Mapping[float, float], theirs: Mapping[float, float
 
 
 def _truncation(evidence: Evidence, backbone: Backbone) -> Iterator[Judged]:
-    heads = evidence.figure("fig-truncation", truncation_figure(backbone)[0])
+    heads = evidence.figure("fig-truncation", f"truncation-{backbone.data}")
     ours, linear, random = (heads[n] for n in ("VI-Net", "linear head", "random monomials"))
     # Over seeds, where there are several, the mean difference has to exceed its deviation.
     gaps = _gaps(ours, random)
@@ -213,7 +207,7 @@ def _truncation(evidence: Evidence, backbone: Backbone) -> Iterator[Judged]:
 
 
 def _ours(evidence: Evidence, backbone: Backbone) -> Iterator[Judged]:
-    heads = evidence.figure("fig-truncation", truncation_figure(backbone)[0])
+    heads = evidence.figure("fig-truncation", f"truncation-{backbone.data}")
     yield _above("VI-Net is above an MLP of as many parameters", heads["VI-Net"], heads["MLP"])
     if backbone.baselines:
         heads = evidence.figure("fig-baselines", f"baselines-{backbone.data}")
@@ -259,7 +253,7 @@ def _judge_gaps(claim: str, gaps: Mapping[str, Difference], wins: bool, said: st
 
 def _heads(evidence: Evidence, backbone: Backbone) -> dict[str, ByCut]:
     """Return the trainings of the figure on truncation by the kind of their head."""
-    results = part(evidence.results, "fig-truncation", truncation_figure(backbone))
+    results = part(evidence.results, "fig-truncation", backbone)
     cuts = evidence.plan.cuts(backbone)
     return {
         kind: {cut: trained(results, name, cut) for cut in cuts}
@@ -269,7 +263,7 @@ def _heads(evidence: Evidence, backbone: Backbone) -> dict[str, ByCut]:
 
 def _truncation_by_level(evidence: Evidence, backbone: Backbone) -> Iterator[Judged]:
     heads = _heads(evidence, backbone)
-    shares = evidence.figure("fig-truncation", truncation_figure(backbone)[0])["VI-Net"]
+    shares = evidence.figure("fig-truncation", f"truncation-{backbone.data}")["VI-Net"]
     removed = dict(zip(heads["vanishing"], shares, strict=True))  # percent
     ours, linear = heads["vanishing"], heads["linear"]
     claim = "VI-Net is above random monomials at every cut"
@@ -312,7 +306,7 @@ def _ours_by_level(evidence: Evidence, backbone: Backbone) -> Iterator[Judged]:
 
 
 def _algorithms_by_level(evidence: Evidence, backbone: Backbone) -> Iterator[Judged]:
-    results = part(evidence.results, "fig-algorithms", algorithms_figure(backbone))
+    results = part(evidence.results, "fig-algorithms", backbone)
     cuts = evidence.plan.cuts(backbone)
     abm, *others = (
         {cut: trained(results, ALGORITHMS[algorithm][0], cut) for cut in cuts}
@@ -332,12 +326,12 @@ def _deepest(plan: Plan) -> str:
 
 def _pruning(evidence: Evidence, backbone: Backbone) -> Iterator[Judged]:
     def losses(algorithm: str, ratio: str) -> dict[float, float]:
-        shares = evidence.figure("fig-pruning", pruning_figure(backbone, algorithm)[0])
+        shares = evidence.figure("fig-pruning", f"pruning-{backbone.data}-{algorithm}")
         return _gaps(shares[f"{ratio} pruned"], shares["0% pruned"])
 
     moderate = "90%" if evidence.plan.quick else "50%"
     if backbone.splits:
-        own = part(evidence.results, "fig-pruning", pruning_figure(backbone, "abm"))
+        own = part(evidence.results, "fig-pruning", backbone, "abm")
         some, none = (
             {cut: trained(own, f"{ratio} pruned", cut) for cut in evidence.plan.cuts(backbone)}
             for ratio in (moderate, "0%")
