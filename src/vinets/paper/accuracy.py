@@ -144,7 +144,7 @@ Experiment(
 
 # --- baselines --------------------------------------------------------------------------------
 
-SIMPLE = {  # those of the figure on truncation first, so that colours agree
+SIMPLE = {  # heads of the figure on truncation come first, so that colours agree
     "vanishing": "VI-Net",
     "linear": "linear head, flat",
     "random": "random monomials",
@@ -177,7 +177,7 @@ BASELINES = (
 def _seeds(plan: Plan) -> Trials:
     """Plan trainings of the figure and of the table, for every seed."""
     wanted = []
-    for backbone in reversed(plan.chosen):  # those of the figure first
+    for backbone in reversed(plan.chosen):  # the network of the figure comes first
         if backbone.baselines:
             first, places = next(iter(backbone.readings)), plan.cuts(backbone)
             wanted += [(backbone, first, cut, head) for cut in places for head in SIMPLE]

@@ -47,7 +47,7 @@ ALGORITHMS: dict[str, tuple[str, dict[str, Any]]] = {
 # --- pruning ----------------------------------------------------------------------------------
 
 RATIOS = (0.0, 0.5, 0.9, 0.95, 0.99)
-FEW_RATIOS = (0.0, 0.9, 0.99)  # those of OAVI, which takes longer
+FEW_RATIOS = (0.0, 0.9, 0.99)  # OAVI gets these, because it takes longer
 PRUNING = (
     "Of every class, the polynomials with the highest pruning score stay; all their monomials "
     "stay with them. Heads are trained anew for every point. A head holds at most "

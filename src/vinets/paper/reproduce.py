@@ -83,7 +83,7 @@ class Folders:
                     recipe.model,
                     load_data(recipe.data, seed=split),
                     recipe=replace(recipe.recipe, seed=split),
-                    device="cpu",  # where small networks are as fast, and the same everywhere
+                    device="cpu",  # small networks are as fast there, and the same everywhere
                     progress=progress,
                 )
         elif self.find(backbone) is None:

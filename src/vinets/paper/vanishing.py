@@ -174,7 +174,7 @@ def _kept(plan: Plan, results: Results) -> Findings:
                     "square": kept.mean_square,
                     "built": facts.vanishing_built.own_over_other,
                 }
-                if one.polynomials is not None:  # for the drawing, a line of text each
+                if one.polynomials is not None:  # the drawing takes a line of text for each
                     means = [" ".join(f"{x:.2g}" for x in row) for row in one.polynomials.trained]
                     values |= {"owners": one.polynomials.owners, "means": means}
                 rows.append(Row(values, section=f"{backbone.caption}, {cut}"))
