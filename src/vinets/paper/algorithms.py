@@ -114,12 +114,13 @@ BUT = (
     f", but for OAVI at early cuts, where only the best {MAX_POLYNOMIALS:,} polynomials fit into a "
     "head"
 )
-KEPT = (
-    "Nothing is pruned, coefficients stay as they were found, and ψ = {psi}. Conditional gradients "
-    "(CG) start at a vertex of the ball, accelerated gradients (AGD) at its centre, and both stop "
-    "as soon as a polynomial vanishes, as the authors' do; the rows with a gap go on until the "
-    "mean square is proved to be within 0.01 ψ of the smallest, or 10,000 steps are done."
+STOPS = (
+    "Conditional gradients (CG) start at a vertex of the ball, accelerated gradients (AGD) at its "
+    "centre, and both stop as soon as a polynomial vanishes{}, as the authors' do; the rows with a "
+    "gap go on until the mean square is proved to be within 0.01 ψ of the smallest, or 10,000 "
+    "steps are done."
 )
+KEPT = "Nothing is pruned, coefficients stay as they were found, and ψ = {psi}. "
 ORACLE_COLUMNS = (
     Column("algorithm", "algorithm"),
     Column("accuracy", "accuracy %", ".2f"),
@@ -172,7 +173,8 @@ def _algorithms(plan: Plan, results: Results) -> Findings:
     if not rows:
         return Findings((COMPARED.format(BUT if plan.compared else ""),), figures=(figure, size))
     table = Table("oracles", "What the oracles did", ORACLE_COLUMNS, rows)
-    return Findings((KEPT.format(**backbone.search),), (table,), (figure, size))
+    text = KEPT.format(**backbone.search) + STOPS.format("")
+    return Findings((text,), (table,), (figure, size))
 
 
 def judge_algorithms(rows: str, gaps: Iterable[Difference]) -> Iterator[Judged]:
@@ -229,11 +231,8 @@ STEPS = (
     f"class the {KEEP} polynomials with the highest score stand in the head, and {FEW} of them in "
     "the third column. Their coefficients stay as they were found, so that what an oracle does is "
     "what is tested; the classifier behind them is the minimiser of its loss.",
-    "ABM decides by the leading rule, as OAVI does, or by the unit rule. Conditional gradients "
-    "(CG) start at a vertex of the ball, accelerated gradients (AGD) at its centre, and both stop "
-    "as soon as a polynomial vanishes or provably cannot, as the authors' do; the rows with a gap "
-    "go on until the mean square is proved to be within 0.01 ψ of the smallest, or 10,000 steps "
-    "are done. The ball has the radius τ - 1 = 999.",
+    "ABM decides by the leading rule, as OAVI does, or by the unit rule. "
+    f"{STOPS.format(' or provably cannot')} The ball has the radius τ - 1 = 999.",
 )
 
 

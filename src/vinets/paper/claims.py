@@ -466,15 +466,14 @@ COLUMNS = (
 )
 TEXT = (
     "Our words for what the paper says of each table and figure, what the same experiment gave "
-    "here, and whether it agrees; what its words leave open is in brackets behind them. Numbers "
-    "in brackets in the third column are the paper's. Four numbers are those of Tiny, Small, "
-    "Medium and Large.",
+    "here{}, and whether it agrees; what its words leave open is in brackets behind them. {}. Four "
+    "numbers are those of Tiny, Small, Medium and Large."
 )
-TEXT_BY_LEVEL = (
-    "Our words for what the paper says of each table and figure, what the same experiment gave "
-    "here on smaller data, and whether it agrees; what its words leave open is in brackets behind "
-    "them. Two networks are level if the paired 95 % interval of their difference in accuracy over "
-    "splits and test images contains 0. Four numbers are those of Tiny, Small, Medium and Large.",
+AS_PRINTED = "", "Numbers in brackets in the third column are the paper's"
+ON_SMALLER_DATA = (
+    " on smaller data",
+    "Two networks are level if the paired 95 % interval of their difference in accuracy over "
+    "splits and test images contains 0",
 )
 UNJUDGED = (
     "A full run holds these claims of the paper, in our words, against its results. Those of a "
@@ -502,8 +501,8 @@ def _judged(plan: Plan, results: Results) -> Findings:
         shown = ("where", "claim")
         rows = [replace(row, values={name: row.values[name] for name in shown}) for row in rows]
         return Findings(UNJUDGED, (Table("claims", "Claims", COLUMNS[:2], tuple(rows)),))
-    text = TEXT if plan.compared else TEXT_BY_LEVEL
-    return Findings(text, (Table("claims", "Claims", COLUMNS, tuple(rows)),))
+    text = TEXT.format(*(AS_PRINTED if plan.compared else ON_SMALLER_DATA))
+    return Findings((text,), (Table("claims", "Claims", COLUMNS, tuple(rows)),))
 
 
 Experiment("claims", "What holds", "all of its experiments", 1, _planned, _judged)
