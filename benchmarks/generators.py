@@ -24,8 +24,7 @@ from vinets.core.progress import Silent
 from vinets.heads import VanishingOptions
 from vinets.heads.vanishing import find_components, timed_ideals
 from vinets.ideals.pruning import as_polynomials
-from vinets.paper.backbones import BACKBONES, Backbone
-from vinets.paper.paper import GENERATORS
+from vinets.paper.backbones import BACKBONES, GENERATORS, Backbone
 from vinets.paper.plan import Plan
 from vinets.paper.reproduce import Folders
 from vinets.runs.context import CutContext

@@ -10,7 +10,7 @@ from typing import Any
 from benchmarks.tuning import EARLY, HEADS, early, variants, vinet
 from vinets.heads import HEADS as KINDS
 from vinets.models import PRESETS, create_model
-from vinets.paper.paper import UNCUT, VARIANTS
+from vinets.paper.backbones import UNCUT, VARIANTS
 from vinets.report import Column, Row, Table
 from vinets.runs.store import Store, TrialRecord
 from vinets.runs.trial import Trial

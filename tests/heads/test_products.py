@@ -8,7 +8,7 @@ import torch
 
 from vinets import ABM, build, collect
 from vinets.data import digits
-from vinets.heads import ProductsHead, ProductsOptions, products
+from vinets.heads import ProductsHead, ProductsOptions
 from vinets.heads.products import factored_generators
 from vinets.heads.units import NormalizedForms
 from vinets.ideals import abm

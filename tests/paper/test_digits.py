@@ -12,9 +12,8 @@ from vinets.data import digits
 from vinets.networks.files import WEIGHTS
 from vinets.paper import claims
 from vinets.paper.backbones import DIGITS
-from vinets.paper.level import level, level_with_uncut
 from vinets.paper.page import read_results
-from vinets.paper.plan import EXPERIMENTS, Plan
+from vinets.paper.plan import EXPERIMENTS, Plan, level
 from vinets.paper.reproduce import Folders, one_thread, reproduce
 from vinets.runs import run as running
 from vinets.runs.store import Store
@@ -74,26 +73,28 @@ def test_truncation_has_all_baselines_over_all_splits(out, found):
         assert series.labels == PLAN.cuts(DIGITS) and series.std is not None
         assert list(series.x) == sorted({*series.x}, reverse=True)
     assert figure.x.label == "layers removed in %"
-    kept = results(out, "fig-truncation").values()
-    uncut = [one.trained.uncut for one in kept]
+    kept = results(out, "fig-truncation")
+    uncut = [one.trained.uncut for one in kept.values()]
     assert figure.levels[0].y == pytest.approx(100 * sum(uncut) / len(uncut))
     assert len({*uncut}) == 2  # the networks of two splits
+    (figure,) = found["fig-parameters"].figures  # the same, placed by what they store
+    series = next(one for one in figure.series if one.name == "MLP")
+    sizes = [kept[DIGITS, "MLP", cut, 0].trained.parameters for cut in series.labels]
+    assert list(series.x) == sizes
 
 
 def test_verdicts_follow_from_single_answers(out, found):
     kept = results(out, "fig-truncation")
-    figure = "truncation-digits", DIGITS.caption
     (table,) = found["fig-truncation"].tables
     assert len(table.rows) == len(PLAN.cuts(DIGITS)) * len(DIGITS.heads)  # with the uncut network
     for row in table.rows:
         cut, other = row.values["cut"], row.values["head"]
-        ours = [kept[figure, "VI-Net", cut, split].trained for split in (0, 1)]
+        ours = [kept[DIGITS, "VI-Net", cut, split].trained for split in (0, 1)]
         assert all(1 - len(one.wrong) / one.tested == one.accuracy for one in ours)
-        if other == "uncut network":
-            difference = level_with_uncut(ours)
-        else:
-            theirs = [kept[figure, other, cut, split].trained for split in (0, 1)]
-            difference = level(ours, theirs)
+        theirs = None
+        if other != "uncut network":
+            theirs = [kept[DIGITS, other, cut, split].trained for split in (0, 1)]
+        difference = level(ours, theirs)
         assert row.values["difference"] == pytest.approx(difference.value)
         assert row.values["verdict"] == difference.word
 
@@ -111,15 +112,6 @@ def test_variants_stand_beside_the_uncut_networks_of_their_splits(out, found):
         assert not row.paper
     assert uncut.values["total"] == pytest.approx(103.466)
     assert "k" in {c.name: c.label for c in found["table-efficiency"].tables[0].columns}["total"]
-
-
-def test_networks_are_placed_by_what_they_store(out, found):
-    (figure,) = found["fig-parameters"].figures
-    kept = results(out, "fig-truncation")
-    key = ("truncation-digits", DIGITS.caption), "MLP"
-    series = next(one for one in figure.series if one.name == "MLP")
-    sizes = [kept[*key, cut, 0].trained.parameters for cut in series.labels]
-    assert list(series.x) == sizes
 
 
 def test_the_theory_has_a_row_for_every_variant(out, found):
@@ -160,10 +152,7 @@ def test_rows_of_oavi_show_the_steps_of_their_oracles(found):
 
 
 def test_claims_on_digits_need_no_printed_numbers(out):
-    store, kept = Store(out), {}
-    for key, trial in EXPERIMENTS["claims"].planned(PLAN).items():
-        kept[key] = store.read(trial)
-    evidence = claims.Evidence(PLAN, kept)
+    evidence = claims.Evidence(PLAN, results(out, "claims"))
     judged = {
         claim: verdict
         for function in claims.BY_LEVEL.values()
@@ -178,13 +167,10 @@ def test_claims_on_digits_need_no_printed_numbers(out):
     assert judged["VI-Net is above random monomials at every cut"] == expected
 
 
-def test_one_thread_is_put_back():
+def test_cifar_without_data_is_one_sentence_and_one_thread_is_put_back(tmp_path):
     before = torch.get_num_threads()
     with one_thread():
         assert torch.get_num_threads() == 1
     assert torch.get_num_threads() == before
-
-
-def test_cifar_without_data_is_one_sentence(tmp_path):
     with pytest.raises(ValueError, match=r"--on digits"):
         reproduce(["fig-monomials"], Folders(), tmp_path, plan=Plan(quick=True), progress=None)

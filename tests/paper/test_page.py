@@ -133,12 +133,6 @@ def test_a_broken_file_is_named_with_its_key(tmp_path, where, value, complaint):
     assert complaint in str(error.value) and len(str(error.value)) < 250
 
 
-def test_ids_occur_once():
-    twice = experiment().figures * 2
-    with pytest.raises(ValueError, match="'figures' must be a list in which every id occurs once"):
-        experiment(figures=twice)
-
-
 @pytest.mark.parametrize("text", ["", '{"experiment": "x", "ti', "[" * 100_000, "\udcff"])
 def test_json_that_was_cut_off_is_named(tmp_path, text):
     (tmp_path / "cut.json").write_text(text, errors="surrogateescape")
@@ -155,6 +149,8 @@ def test_a_folder_without_results_and_two_files_of_one_experiment_are_refused(tm
     (tmp_path / "copy.json").write_text(json.dumps(as_plain(experiment())))
     with pytest.raises(ValueError, match=r"copy\.json and fig-truncation\.json are both"):
         read_results(tmp_path)
+    with pytest.raises(ValueError, match="'figures' must be a list in which every id occurs once"):
+        experiment(figures=experiment().figures * 2)
 
 
 # --- the page of results ----------------------------------------------------------------------
@@ -164,21 +160,16 @@ def page(*results: ExperimentResult) -> ReadPage:
     return ReadPage(html(results_page(results)))
 
 
-def test_the_page_loads_nothing_and_has_every_id_once():
+def test_the_page_loads_nothing_and_says_how_it_was_run():
     text = html(results_page([experiment("a"), experiment("b")]))
     assert loads_nothing(text)
     names = ReadPage(text).values("id")
     assert {"a", "a:cifar", "b", "b:cifar"} <= set(names) and len(names) == len(set(names))
-
-
-def test_it_says_how_it_was_run():
     found = page(experiment(command=("vinets", "reproduce", "a b"), seconds=12.34))
     assert "vinets reproduce 'a b'" in found.texts
     assert any(text.endswith("Results of vinets 0.1.") for text in found.texts)
     for row in (["seeds", "0, 1"], ["seconds in all", "12.3"], ["psi", "0.1"], ["cuts", "a, b"]):
         assert row in found.rows
-    same_name = page(experiment(settings={"seconds in all": 7}, seconds=12.34)).rows
-    assert ["seconds in all", "12.3"] in same_name and ["seconds in all", "7"] in same_name
     assert not any("gpu" in row for row in found.rows)
     empty = experiment(machine={}, settings={}, seeds=())
     assert "The results do not say." in page(empty).texts
@@ -201,26 +192,19 @@ def results():
     return read_results(RESULTS)
 
 
-def test_the_page_has_a_polynomial_its_means_and_the_claims(results):
-    page = unescape(html(newcomers_page(results)))
-    found = {one.experiment: one for one in results}
-    polynomial = found["fig-vanishing"].text[1].partition(": p = ")[2].removesuffix(".")
-    assert polynomial in page
-    for row in found["claims"].tables[0].rows:
-        assert str(row.values["claim"]).split("(")[0].strip() in page
-    assert page.count("<svg") >= 3  # polynomials times classes, before and after training
-
-
-def test_the_commands_of_the_page_name_the_folder_of_an_uncut_network():
+def test_the_page_has_a_polynomial_its_means_the_claims_and_every_experiment(results):
+    by_name = {one.experiment: one for one in results}
+    shown = newcomers_page(results)
+    text = unescape(html(shown))
+    assert by_name["fig-vanishing"].text[1].partition(": p = ")[2].removesuffix(".") in text
+    for row in by_name["claims"].tables[0].rows:
+        assert str(row.values["claim"]).split("(")[0].strip() in text
+    assert text.count("<svg") >= 3  # polynomials times classes, before and after training
+    others = by_name.keys() - {"fig-kept", "fig-truncation", "fig-parameters", "claims"}
+    titles = {section.title for section in shown.sections}
+    assert titles >= {by_name[name].title for name in others}
     folder = f"out/demo/uncut/{network_name(BACKBONES['digits'], 0)} "
-    assert sum(folder in line for line in NEXT) == 2
-
-
-def test_every_experiment_is_on_the_page(results):
-    page = newcomers_page(results)
-    titles = {section.title for section in page.sections}
-    shown = ("fig-kept", "fig-truncation", "fig-parameters", "claims")
-    assert titles >= {one.title for one in results if one.experiment not in shown}
+    assert sum(folder in line for line in NEXT) == 2  # the folder of an uncut network
 
 
 def test_without_the_main_results_there_is_no_such_page(results):

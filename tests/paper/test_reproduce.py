@@ -18,9 +18,8 @@ from vinets.core.plain import as_plain
 from vinets.core.settings import RECIPES
 from vinets.models import create_model, load_weights, save_weights
 from vinets.paper import claims
-from vinets.paper.backbones import READINGS, RESNET18, RESNET34
+from vinets.paper.backbones import READINGS, RESNET18, RESNET34, VARIANTS
 from vinets.paper.page import read_results, results_page
-from vinets.paper.paper import VARIANTS
 from vinets.paper.plan import EXPERIMENTS, Experiment, Findings, Plan
 from vinets.paper.reproduce import Folders, chosen_experiments, reproduce
 from vinets.report import html
@@ -71,18 +70,14 @@ def test_parameters_are_counted_as_in_the_paper(out):
 
 
 def test_figures_have_a_point_for_every_cut(out):
-    truncation = _experiment(out, "fig-truncation")
-    (figure,) = truncation.figures
+    (figure,) = _experiment(out, "fig-truncation").figures
     assert [series.name for series in figure.series] == [
         *("VI-Net", "linear head", "random monomials", "MLP")
     ]
     for series in figure.series:
         assert series.labels == Plan(quick=True).cuts(RESNET18)
         assert list(series.x) == sorted(series.x, reverse=True)  # earliest cut first
-
-
-def test_pruning_leaves_fewer_monomials(out):
-    figure = _experiment(out, "fig-monomials").figures[0]
+    figure = _experiment(out, "fig-monomials").figures[0]  # pruning leaves fewer
     for later, earlier in zip(figure.series[1:], figure.series, strict=False):
         assert all(a <= b for a, b in zip(later.y, earlier.y, strict=True))
 
@@ -119,22 +114,21 @@ def test_every_claim_of_a_network_is_checked(out):
     assert verdicts["parameters of the truncated networks"] == "yes"  # whatever the weights are
 
 
-def test_calls_are_logged_with_what_they_did(out):
+def test_calls_are_logged_with_what_they_did_and_trials_with_how(out):
     (call,) = [json.loads(line) for line in (out / "calls.jsonl").read_text().splitlines()]
     assert call["runs"] == len(Store(out)) and call["left"] == 0
     assert call["seconds"] > 0 and call["machine"]["torch"]
+    for line in Store(out).path.read_text().splitlines():
+        assert {"name", "trial", "machine", "took", "result"} <= json.loads(line).keys()
 
 
-def test_a_full_gpu_is_one_sentence(folders, tmp_path, monkeypatch):
+def test_what_ends_a_call_is_one_sentence(folders, tmp_path, monkeypatch):
     def full(*_):
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 4.27 GiB.")
 
     monkeypatch.setattr(running, "run_at_cut", full)
     with pytest.raises(MemoryError, match=r"--jobs"):
         reproduce(["fig-monomials"], folders, tmp_path, **SETTINGS)
-
-
-def test_a_package_that_is_missing_is_told_before_any_work(folders, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "skdim.id", None)
     monkeypatch.setattr(running, "run_at_cut", lambda *_: pytest.fail("work was done"))
     with pytest.raises(ModuleNotFoundError, match=r"vinets\[dimension\]"):
@@ -221,24 +215,15 @@ def test_other_weights_are_refused(out, folders, tmp_path):
         reproduce(["fig-monomials"], Folders(folders.data, tmp_path / "weights"), out, **SETTINGS)
 
 
-def test_quick_and_full_results_are_kept_apart():
-    names = [{t.name for t in EXPERIMENTS["fig-truncation"].trials(p)} for p in (Plan(), PLAN)]
-    assert not names[0] & names[1]
-
-
-def test_a_quick_run_says_so_in_its_text_and_its_names(out):
-    found = read_results(out)
-    start = PLAN.start
+def test_a_quick_run_says_so_and_describes_its_own_settings(out):
+    """And none of those of the full run, which its text would have otherwise."""
+    found, start = read_results(out), PLAN.start
     facts = f"{start.sampling.train} training and {start.sampling.test} test images of each class"
     assert all(one.quick.startswith("A quick run") and facts in one.quick for one in found)
     names = [path.stem for path in (*out.glob("*.json"), *(out / "figures").iterdir())]
     names += [path.name for path in (out / "networks").iterdir()]
     assert all(name.endswith("-quick") for name in names if name != "store")
-
-
-def test_a_quick_run_describes_its_own_settings(out):
-    """And none of those of the full run, which its text would have otherwise."""
-    texts = " ".join(text for one in read_results(out) for text in one.text)
+    texts = " ".join(text for one in found for text in one.text)
     for phrase in ("12 principal components, 16 points", "1 epoch of SGD", "batch size 16"):
         assert phrase in texts
     for phrase in ("128 principal", "512 points", "20 epochs", "batch size 256", "line at 128"):
@@ -347,9 +332,3 @@ def test_missing_weights_are_one_sentence_with_a_command_that_works(folders, tmp
     assert files.open("resnet18", torch.device("cpu")).model.fc.out_features == 10
     assert Folders(folders.data, made.parent).find(RESNET18) == made  # the folder itself
     assert Folders(folders.data, made.parent).find(RESNET34) is None
-
-
-def test_raw_results_are_json_with_settings_machine_and_time(out):
-    for line in Store(out).path.read_text().splitlines():
-        record = json.loads(line)
-        assert {"name", "trial", "machine", "took", "result"} <= record.keys()

@@ -82,12 +82,9 @@ def test_a_scatter_plot_has_bars_and_no_lines():
     assert {line.get_linestyle() for line in ax.get_lines()[:3]} == {"None"}
     ends = [tuple(map(tuple, path.vertices)) for c in ax.collections for path in c.get_paths()]
     assert ((10, 90), (10, 92)) in ends
-
-
-def test_series_may_be_joined_or_not_whatever_the_kind():
     line = Series("frontier", (10, 20), (90, 91), joined=True, marks=())
     dots = Series("others", (10, 20), (80, 81), joined=False)
-    for kind in ("lines", "scatter"):
+    for kind in ("lines", "scatter"):  # a series may say whether it is joined
         ax = drawn(figure(kind=kind, series=(line, dots), levels=()))
         assert [one.get_linestyle() for one in ax.get_lines()] == ["-", "None"]
 
@@ -111,17 +108,6 @@ def test_both_files_are_written_and_are_the_same_every_time(tmp_path):
     assert again[0].read_bytes() == png.read_bytes() and again[1].read_text("utf-8") == text
 
 
-def test_a_figure_without_series_is_drawn():
-    assert not drawn(figure(series=(), levels=())).get_lines()
-
-
-def test_names_stand_in_place_of_numbers_and_marks_where_they_are_wanted():
-    series = Series("VI-Net", (0, 1, 2), (1, 2, 3), marks=(2,))
-    ax = drawn(figure(series=(series,), x=Axis("cut", names=("a", "b", "c"))))
-    assert [label.get_text() for label in ax.get_xticklabels()] == ["a", "b", "c"]
-    assert ax.get_lines()[0].get_markevery() == [2]
-
-
 @pytest.mark.parametrize("name", ["VI-Net", "VI-Net " * 12])
 def test_no_curve_runs_through_the_legend_and_it_stays_on_the_sheet(name):
     canvas = Canvas(figsize=(4.4, 3.4), layout="constrained")
@@ -134,18 +120,22 @@ def test_no_curve_runs_through_the_legend_and_it_stays_on_the_sheet(name):
 
 
 @pytest.mark.parametrize("count", [3, 20, 200])
-def test_names_along_an_axis_do_not_lie_on_each_other(count):
+def test_names_along_an_axis_do_not_lie_on_each_other_and_marks_stand_where_wanted(count):
     canvas = Canvas(figsize=(4.4, 3.4), layout="constrained")
     ax = canvas.add_subplot()
     names = tuple(f"layer4.{i}.bn2" for i in range(count))
-    series = Series("VI-Net", tuple(range(count)), tuple(range(count)))
-    draw_figure(ax, figure(series=(series,), x=Axis("cut", names=names)))
+    series = Series("VI-Net", tuple(range(count)), tuple(range(count)), marks=(2,))
+    draw_figure(ax, figure(series=(series,), levels=(), x=Axis("cut", names=names)))
     canvas.draw_without_rendering()
-    boxes = [label.get_window_extent() for label in ax.get_xticklabels()]
+    labels = ax.get_xticklabels()
+    assert {label.get_text() for label in labels} <= {*names}
+    boxes = [label.get_window_extent() for label in labels]
     assert all(a.x1 <= b.x0 + 1 for a, b in pairwise(boxes))
+    assert ax.get_lines()[0].get_markevery() == [2]
 
 
-def test_values_beyond_all_bounds_leave_a_gap():
+def test_values_beyond_all_bounds_leave_a_gap_and_no_series_an_empty_figure():
+    assert not drawn(figure(series=(), levels=())).get_lines()
     series = Series("VI-Net", (1, 2, 3), (1e308, -1e308, 2), std=(1e308, 0, 1))
     assert "<svg" in svg(figure(series=(series,), levels=(ReferenceLine("high", 1e308),)))
 
@@ -208,11 +198,8 @@ def test_a_drawing_loads_nothing_and_takes_the_colours_of_the_page():
     targets = re.findall(r'href="([^"]{0,12})', text)
     assert targets and all(t.startswith(("#a-", "data:image/")) for t in targets)
     assert "currentColor" in text and "var(--series-0)" in text
-    assert INK not in text and OURS not in text
-
-
-def test_a_figure_is_drawn_without_its_title_which_stands_above_it():
-    text = svg(figure(), "x:")
+    assert INK not in text and OURS not in text and picture("a") == text
+    text = svg(figure(), "x:")  # without its title, which stands above it
     assert 'aria-label="Title"' in text and ">Title<" not in text
     assert ">uncut network<" in text and "var(--quiet)" in text and "var(--line)" in text
 
@@ -227,10 +214,6 @@ def test_names_in_two_drawings_of_a_page_differ_and_references_hold():
         used = set(re.findall(r'(?:url\(|href=")#([\w:-]+)', text))
         assert used and used <= names[name]
     assert not names["a"] & names["b"] and not names["a"] & names["c"]
-
-
-def test_equal_drawings_are_equal_texts():
-    assert picture("a") == picture("a")
 
 
 def test_without_matplotlib_the_error_names_the_extra(monkeypatch):

@@ -62,22 +62,20 @@ def test_no_number_is_broken_and_nothing_is_cut_off(width):
 
 
 def test_headings_give_way_to_what_stands_below_them():
+    def lines(column: Column, width: int) -> list[str]:
+        return on_a_terminal(Table.from_rows("t", "T", ["a", column], [["b", 5]]), width)
+
     wide = Column("x", "a long heading of many words", ",")
-    lines = on_a_terminal(Table.from_rows("t", "T", ["a", wide], [["b", 5]]), 80)
-    assert max(map(len, lines)) < len(wide.label)
+    assert max(map(len, lines(wide, 80))) < len(wide.label)
     short = Column("x", "coefficients", ",", short="coeffs")
-    lines = on_a_terminal(Table.from_rows("t", "T", ["a", short], [["b", 5]]), 80)
-    assert "coefficients" in " ".join(lines)
-    lines = on_a_terminal(Table.from_rows("t", "T", ["a", short], [["b", 5]]), 10)
-    assert "coeffs" in " ".join(lines) and "coefficients" not in " ".join(lines)
+    assert "coefficients" in " ".join(lines(short, 80))
+    narrow = " ".join(lines(short, 10))
+    assert "coeffs" in narrow and "coefficients" not in narrow
 
 
-def test_a_table_without_rows_has_its_headings():
+def test_headings_sections_and_the_papers_values_are_there():
     lines = on_a_terminal(Table("t", "T", TABLE.columns, ()), 80)
     assert any("network" in line and "total" in line for line in lines)
-
-
-def test_sections_and_the_papers_values_are_there():
     row = Row({"a": "x", "n": 1200}, {"n": 1300}, "A section")
     lines = on_a_terminal(Table("t", "T", (Column("a"), Column("n", format=",")), (row,)), 80)
     assert any("A section" in line for line in lines)
@@ -101,10 +99,7 @@ def test_a_page_is_printed_but_for_its_pictures(capsys):
     assert lines[-1] == "Figures are elsewhere." and "A figure" not in lines
     print_page(Page("T", lead, ()), "Figures are elsewhere.")
     assert "elsewhere" not in capsys.readouterr().out
-
-
-def test_text_is_broken_on_a_terminal():
-    lines = on_a_terminal("word " * 100, 200)
+    lines = on_a_terminal("word " * 100, 200)  # a terminal does
     assert max(map(len, lines)) <= 100 and len(lines) > 5
 
 

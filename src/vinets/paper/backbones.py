@@ -1,4 +1,4 @@
-"""The uncut networks of the experiments, where they are cut, and which panels each one has."""
+"""The uncut networks of the experiments, where they are cut, and what the paper prints of them."""
 
 from __future__ import annotations
 
@@ -6,8 +6,55 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from vinets.heads import HEADS, VanishingHead
+from vinets.heads import HEADS
 from vinets.models.networks import PRESETS, SIZES
+
+# --- numbers as the paper prints them ---------------------------------------------------------
+
+GENERATORS: dict[str, dict[float, dict[str, float]]] = {
+    "resnet18": {
+        64.5: {"monomials": 8386, "polynomials": 53132, "seconds": 6468.36},
+        53.3: {"monomials": 4462, "polynomials": 14297, "seconds": 245.09},
+        46.7: {"monomials": 1561, "polynomials": 4346, "seconds": 11.73},
+        26.7: {"monomials": 167, "polynomials": 1319, "seconds": 7.31},
+        6.7: {"monomials": 130, "polynomials": 1280, "seconds": 6.94},
+    },
+    "resnet34": {
+        75.8: {"monomials": 7625, "polynomials": 188743, "seconds": 3368.76},
+        50.1: {"monomials": 5196, "polynomials": 53675, "seconds": 82.46},
+        43.9: {"monomials": 1990, "polynomials": 30004, "seconds": 18.38},
+        25.1: {"monomials": 196, "polynomials": 12978, "seconds": 7.46},
+        7.1: {"monomials": 237, "polynomials": 12997, "seconds": 8.56},
+    },
+}
+"""Table 1, by the network and the printed percentage of layers removed."""
+
+_TABLE_2 = {
+    "VI-Net18-Tiny": (1.86, 0.68, 1.18, 88.62, 100798),
+    "VI-Net18-Small": (2.84, 2.18, 0.66, 92.66, 79307),
+    "VI-Net18-Medium": (4.35, 3.96, 0.39, 92.92, 71851),
+    "VI-Net18-Large": (9.20, 8.81, 0.39, 93.02, 62086),
+    "VI-Net34-Tiny": (3.52, 2.85, 0.67, 71.94, 42064),
+    "VI-Net34-Small": (5.88, 5.21, 0.67, 74.03, 37611),
+    "VI-Net34-Medium": (14.60, 14.20, 0.40, 74.66, 29285),
+    "VI-Net34-Large": (19.32, 18.92, 0.40, 74.78, 27862),
+}
+VARIANTS = {
+    name: dict(zip(("total", "base", "head", "accuracy", "speed"), row, strict=True))
+    for name, row in _TABLE_2.items()
+}
+"""Table 2: millions of parameters, accuracy in percent, images per second.
+
+The latter are at batch size 256, on a GPU that the paper does not name.
+"""
+
+UNCUT: dict[str, dict[str, float]] = {
+    "resnet18": {"total": 11.24, "base": 11.24, "accuracy": 92.89, "speed": 66533},
+    "resnet34": {"total": 20.35, "base": 20.35, "accuracy": 74.75, "speed": 28253},
+}
+"""Table 2: the uncut networks."""
+
+# --- the networks -----------------------------------------------------------------------------
 
 READINGS: dict[str, dict[str, Any]] = {
     "plain components, mean square ≤ 0.1": {},
@@ -29,14 +76,13 @@ PUBLISHED: dict[str, Any] = {"scale": "unit", "keep": 128, "monomials": 512, "ps
 """Table 2 on CIFAR as it was published: changes to the settings of the figures."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Backbone:
     """An uncut network, its data and its cuts, earliest first.
 
-    What the paper prints of it is in :mod:`vinets.paper.paper`, by its name, and may be
-    missing. The weights lie in a file of the name ``weights``, or in the folder of ``vinets train
-    --recipe RECIPE``; with ``splits``, the data has no test part of its own, and a network is
-    trained by the recipe for every split.
+    What the paper prints of it stands above by its ``name``, and may be missing. The weights lie in
+    a file, or in the folder of ``vinets train --recipe RECIPE``; with ``splits``, the data has no
+    test part of its own, and a network is trained by the recipe for every split.
     """
 
     name: str
@@ -49,21 +95,19 @@ class Backbone:
     # Cuts of the table of generators, with the share in percent that the paper prints; where it is
     # not clear which cut is meant, there are two.
     rows: tuple[tuple[str, float | None], ...]
-    weights: str = ""
+    variants: Mapping[str, str]  # cuts, smallest network first
+    chosen: tuple[str, ...]  # variants that the choices are tried on
+    choices: Mapping[str, Mapping[str, Any]]
+    # How ψ, the components and the rule may be read; the first one changes nothing.
+    readings: Mapping[str, Mapping[str, Any]]
+    heads: Mapping[str, str]  # kinds of heads of the figure on truncation, with their names there
     splits: bool = False
     # Changes to vinets.paper.plan.PAPER, and further ones for the table of variants.
-    settings: Mapping[str, Any] = field(default_factory=dict, hash=False)
-    variant: Mapping[str, Any] = field(default_factory=dict, hash=False)
-    variants: Mapping[str, str] = field(default_factory=dict, hash=False)  # cuts, smallest first
-    # How ψ, the components and the rule may be read; the first one changes nothing.
-    readings: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: READINGS, hash=False)
-    choices: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, hash=False)
-    chosen: tuple[str, ...] = ()  # variants that the choices are tried on
-    # Kinds of heads of the figure on truncation, with their names there.
-    heads: Mapping[str, str] = field(default_factory=lambda: PUBLISHED_HEADS, hash=False)
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    variant: Mapping[str, Any] = field(default_factory=dict)
     algorithms: tuple[str, ...] = ("abm",)  # algorithms of the figure on pruning
     # Changes to the settings in that figure, where steps of an oracle would take minutes.
-    search: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    search: Mapping[str, Any] = field(default_factory=dict)
     layers: tuple[str, ...] = ()  # cuts of the figure on generators behind every layer
     residual: bool = False  # whether every second layer is behind the sum of a residual block
     baselines: bool = False  # whether it has the figure on baselines over seeds
@@ -72,24 +116,13 @@ class Backbone:
 
     @property
     def caption(self) -> str:
-        """As the paper heads its tables."""
+        """Return the network and its data as the paper heads its tables."""
         return f"{self.data_title} ({self.title})"
 
     @property
-    def per_class(self) -> int:
-        """Training images of a class, of which both CIFAR data sets have 50,000 in all."""
-        return 50_000 // self.classes
-
-
-def _layers(*blocks: int) -> tuple[str, ...]:
-    """A cut behind every convolution of residual blocks: inside each one, and behind its sum."""
-    places = (f"layer{i}.{block}" for i, count in enumerate(blocks, 1) for block in range(count))
-    return tuple(cut for place in places for cut in (f"{place}.bn1", place))
-
-
-def _presets(name: str) -> dict[str, str]:
-    """Cut of every preset of the paper, smallest network first."""
-    return {preset: cut for preset, (network, cut) in PRESETS.items() if network == name}
+    def weights(self) -> str:
+        """Return the name of the file of weights."""
+        return f"{self.name}_{self.data}.safetensors"
 
 
 _CHOICES: dict[str, dict[str, Any]] = {
@@ -113,15 +146,32 @@ _CHOICES: dict[str, dict[str, Any]] = {
     "plain components": {"scale": "none"},
     "plain components, ψ = 0.01": {"scale": "none", "psi": 0.01},
 }
-_START = {name: value for name, value in PUBLISHED.items() if name != "psi"}
 
-RESNET18 = Backbone(
-    name="resnet18",
-    title="ResNet-18",
-    data="cifar10",
-    data_title="CIFAR-10",
-    classes=10,
-    recipe="cifar10-resnet18",
+
+def _resnet(depth: int, classes: int, **more: Any) -> Backbone:
+    """Return a network of the paper, whose choices are tried on its two smallest variants."""
+    name, data = f"resnet{depth}", f"cifar{classes}"
+    start = {option: value for option, value in PUBLISHED.items() if option != "psi"}
+    return Backbone(
+        name,
+        f"ResNet-{depth}",
+        data,
+        f"CIFAR-{classes}",
+        classes,
+        recipe=f"{data}-{name}",
+        variant=PUBLISHED,
+        variants={preset: cut for preset, (network, cut) in PRESETS.items() if network == name},
+        chosen=(f"VI-Net{depth}-Tiny", f"VI-Net{depth}-Small"),
+        choices={choice: start | changes for choice, changes in _CHOICES.items()},
+        readings=READINGS,
+        heads=PUBLISHED_HEADS,
+        **more,
+    )
+
+
+RESNET18 = _resnet(
+    18,
+    10,
     cuts=(
         *("layer2.0", "layer2.1.bn2", "layer3.0.bn2", "layer3.0", "layer3.1.bn1", "layer3.1"),
         *("layer4.0.bn1", "layer4.0", "layer4.1.bn1"),
@@ -133,20 +183,11 @@ RESNET18 = Backbone(
         ("layer4.0.bn1", 26.7),
         ("layer4.1.bn1", 6.7),
     ),
-    weights="resnet18_cifar10.safetensors",
-    variant=PUBLISHED,
-    variants=_presets("resnet18"),
-    choices={name: _START | changes for name, changes in _CHOICES.items()},
-    chosen=("VI-Net18-Tiny", "VI-Net18-Small"),
     undecided=("layer2.0", "layer2.1.bn2", "layer3.0.bn2"),
 )
-RESNET34 = Backbone(
-    name="resnet34",
-    title="ResNet-34",
-    data="cifar100",
-    data_title="CIFAR-100",
-    classes=100,
-    recipe="cifar100-resnet34",
+RESNET34 = _resnet(
+    34,
+    100,
     cuts=(
         *("layer2.2", "layer2.3", "layer3.1.bn1", "layer3.1", "layer3.2", "layer3.3.bn1"),
         *("layer3.5", "layer4.1.bn1", "layer4.1", "layer4.2.bn1"),
@@ -160,16 +201,18 @@ RESNET34 = Backbone(
         ("layer4.1", 7.1),
         ("layer4.2.bn1", 7.1),
     ),
-    weights="resnet34_cifar100.safetensors",
-    variant=PUBLISHED,
-    variants=_presets("resnet34"),
-    choices={name: _START | changes for name, changes in _CHOICES.items()},
-    chosen=("VI-Net34-Tiny", "VI-Net34-Small"),
     algorithms=("abm", "oavi-cg", "oavi-agd"),
-    layers=_layers(3, 4, 6, 3),
+    # A cut behind every convolution of a residual block: inside the block, and behind its sum.
+    layers=tuple(
+        cut
+        for stage, blocks in enumerate((3, 4, 6, 3), 1)
+        for block in range(blocks)
+        for cut in (f"layer{stage}.{block}.bn1", f"layer{stage}.{block}")
+    ),
     residual=True,
     baselines=True,
 )
+_BASELINES = ("linear", "pooled", "components", "random", "same-degrees", "mlp")
 DIGITS = Backbone(
     name="digits",
     title="small CNN",
@@ -178,7 +221,7 @@ DIGITS = Backbone(
     classes=10,
     recipe="digits-cnn",
     cuts=("relu1", "relu2", "pool", "relu3", "relu4"),
-    rows=(("relu1", None), ("relu2", None), ("pool", None), ("relu3", None), ("relu4", None)),
+    rows=tuple((cut, None) for cut in ("relu1", "relu2", "pool", "relu3", "relu4")),
     splits=True,
     settings={
         **SIZES["digits_cnn"],
@@ -215,13 +258,7 @@ DIGITS = Backbone(
         "degree 3": {"max_degree": 3},
     },
     chosen=("VI-Net-Tiny",),
-    heads={
-        "vanishing": VanishingHead.label,
-        **{
-            kind: HEADS[kind].label
-            for kind in ("linear", "pooled", "components", "random", "same-degrees", "mlp")
-        },
-    },
+    heads={kind: HEADS[kind].label for kind in ("vanishing", *_BASELINES)},
     algorithms=("abm", "cg", "agd", "cg-gap", "agd-gap"),
     search={"psi": 0.1},
     layers=("relu1", "bn2", "relu2", "pool", "bn3", "relu3", "bn4", "relu4", "avgpool"),

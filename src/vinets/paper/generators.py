@@ -5,18 +5,8 @@ from __future__ import annotations
 from statistics import mean
 
 from vinets.measure.dimension import dimension_correlation
-from vinets.paper.backbones import Backbone
-from vinets.paper.paper import GENERATORS
-from vinets.paper.plan import (
-    Experiment,
-    Findings,
-    Plan,
-    Results,
-    Trials,
-    line,
-    part,
-    share,
-)
+from vinets.paper.backbones import GENERATORS, Backbone
+from vinets.paper.plan import Experiment, Findings, Plan, Results, Trials, part, series_of, share
 from vinets.report.values import Axis, Column, Figure, ReferenceLine, Row, Table
 from vinets.runs.tasks import RATIOS
 from vinets.runs.trial import IdealFacts
@@ -52,38 +42,20 @@ COMPARED = (
     "say which machine it used.",
 )
 
-
 SECONDS = "Seconds are those of the ideals alone, with nothing else on the machine."
+TRAINING_IMAGES = 50_000  # images to train on, of both CIFAR data sets
 
 
-def _text(plan: Plan) -> tuple[str, ...]:
-    most = plan.start.latents.per_class
-    fewer = "".join(
-        f"; all {b.per_class} for {b.data_title}"
-        for b in plan.chosen
-        if plan.compared and b.per_class < (most or 0)
-    )
-    points = "four fifths of the training images" if most is None else f"{most} points a class"
-    text = (
-        f"ABM of degree {plan.options.max_degree} in tanh of {plan.components} principal "
-        f"components, {points}{fewer}. The constant is not counted as a monomial."
-    )
-    if plan.compared:
-        return (text, *COMPARED)
-    more = (SATURATED,) if plan.chosen[0].splits else ()
-    return (text, *more) if plan.quick else (text, *more, SECONDS)
-
-
-def counts_of(found: IdealFacts, backbone: Backbone) -> dict[str, float]:
-    """Numbers of monomials and polynomials; with few of them in all, the mean over classes, too."""
-    counts: dict[str, float] = {"monomials": found.monomials, "polynomials": found.polynomials}
+def counts_of(facts: IdealFacts, backbone: Backbone) -> dict[str, float]:
+    """Count monomials and polynomials; with few of them in all, average over classes, too."""
+    counts: dict[str, float] = {"monomials": facts.monomials, "polynomials": facts.polynomials}
     if backbone.splits:
-        counts["monomials of a class"] = mean((found.by_class or {}).values())
+        counts[A_CLASS.name] = mean((facts.by_class or {}).values())
     return counts
 
 
 def _readings(plan: Plan) -> Trials:
-    """An ideal for every row and reading, with nothing else on the machine for its seconds."""
+    """Plan an ideal for every row and reading, with nothing else on the machine for its seconds."""
     return {
         (reading, backbone, cut, printed): plan.trial(
             backbone, cut, "ideals", alone=True, **changes
@@ -98,29 +70,37 @@ def _counted(plan: Plan, results: Results) -> Findings:
     first, *others = plan.chosen[0].readings
     rows: dict[str, list[Row]] = {reading: [] for reading in (first, *others)}
     for (reading, backbone, cut, printed), result in results.items():
-        found = result.found
-        values = {
-            "cut": cut,
-            "removed": share(result),
-            **counts_of(found, backbone),
-            "seconds": found.seconds,
-        }
+        facts = result.found
+        counts = counts_of(facts, backbone)
+        values = {"cut": cut, "removed": share(result), **counts, "seconds": facts.seconds}
         paper: dict[str, float] = {}
         if printed is not None:
             paper = {"removed": printed, **GENERATORS[backbone.name][printed]}
-            values["speedup"] = paper["seconds"] / found.seconds
+            values["speedup"] = paper["seconds"] / facts.seconds
         section = backbone.caption if reading == first else f"{backbone.caption}: {reading}"
         rows[reading].append(Row(values, paper, section))
-    more = tuple(row for reading in others for row in rows[reading])
+
+    most = plan.start.latents.per_class
+    points = "four fifths of the training images" if most is None else f"{most} points a class"
+    for backbone in plan.chosen if plan.compared else ():
+        every = TRAINING_IMAGES // backbone.classes
+        points += f"; all {every} for {backbone.data_title}" * (every < (most or 0))
+    text = [
+        f"ABM of degree {plan.options.max_degree} in tanh of {plan.components} principal "
+        f"components, {points}. The constant is not counted as a monomial."
+    ]
+    text += COMPARED if plan.compared else (SATURATED,) if plan.splits else ()
+    text += [SECONDS] if not (plan.compared or plan.quick) else []
     columns = COLUMNS if plan.compared else COLUMNS[:-1]
-    if plan.chosen[0].splits:
+    if plan.splits:
         columns = (*columns[:3], A_CLASS, *columns[3:])
     caption = "Other readings of the paper" if plan.chosen[0].name in GENERATORS else "Other rules"
+    more = tuple(row for reading in others for row in rows[reading])
     tables = (
         Table("generators", first, columns, tuple(rows[first])),
         Table("generators-readings", caption, columns, more),
     )
-    return Findings(_text(plan), tables)
+    return Findings(tuple(text), tables)
 
 
 Experiment(
@@ -147,17 +127,16 @@ def _layers(plan: Plan) -> Trials:
     }
 
 
-def _by_layer(plan: Plan, found: Results) -> Findings:
-    (backbone,) = {key[0] for key in found}
-    counted = {key[1:]: counts_of(one.found, backbone) for key, one in found.items()}
-    series = tuple(
-        line(name, ((x, counts[name], cut) for (x, cut), counts in counted.items()))
-        for name in next(iter(counted.values()))
-    )
+def _by_layer(plan: Plan, results: Results) -> Findings:
+    points = {
+        (name, cut): (place, number)
+        for (backbone, place, cut), one in results.items()
+        for name, number in counts_of(one.found, backbone).items()
+    }
+    backbone, *_ = next(iter(results))
     what = "convolution, counted from the first block" if backbone.residual else "layer"
-    counts = Axis("count", log=True, format=",.0f")
-    where = Axis(what, format=".0f")
-    figure = Figure("generators-by-layer", backbone.caption, where, counts, series)
+    where, counts = Axis(what, format=".0f"), Axis("count", log=True, format=",.0f")
+    figure = Figure("generators-by-layer", backbone.caption, where, counts, series_of(points))
     text = LAYERS if backbone.residual else PLAIN_LAYERS
     return Findings((text.format(plan.options.psi),), figures=(figure,))
 
@@ -183,21 +162,18 @@ def _every_cut(plan: Plan) -> Trials:
     return {(backbone, cut): plan.trial(backbone, cut, "ideals") for backbone, cut in plan.places}
 
 
-def _left(plan: Plan, found: Results) -> Findings:
+def _left(plan: Plan, results: Results) -> Findings:
     levels, figures = (ReferenceLine("variables", plan.components),), []
     for backbone in plan.chosen:
-        own = part(found, backbone).items()
-        series = tuple(
-            line(
-                f"{ratio:.0%} pruned",
-                ((share(r), r.found.monomials_left[str(ratio)], cut) for (cut,), r in own),
-            )
+        own = part(results, backbone)
+        points = {
+            (f"{ratio:.0%} pruned", cut): (share(one), one.found.monomials_left[str(ratio)])
             for ratio in RATIOS
-        )
+            for (cut,), one in own.items()
+        }
+        title, axes = backbone.caption, (plan.removed, MONOMIALS)
         name = f"monomials-{backbone.data}"
-        figures.append(
-            Figure(name, backbone.caption, plan.removed, MONOMIALS, series, levels=levels)
-        )
+        figures.append(Figure(name, title, *axes, series_of(points), levels=levels))
     return Findings((PRUNED.format(plan.components),), figures=tuple(figures))
 
 
@@ -232,38 +208,43 @@ def _estimates(plan: Plan) -> Trials:
     }
 
 
-def _estimated(plan: Plan, found: Results) -> Findings:
-    rows = []
-    for backbone, cut in plan.places:
-        result = found[backbone, cut, "dimension"]
-        values = {
-            "cut": cut,
-            "removed": share(result),
-            "dimension": result.estimated.mean,
-            "dimension_std": result.estimated.std,
-            **counts_of(found[backbone, cut, "ideals"].found, backbone),
-        }
-        del values["polynomials"]
-        rows.append(Row(values, section=backbone.caption))
-    small = plan.chosen[0].splits
-    columns = (*DIMENSION_COLUMNS, A_CLASS) if small else DIMENSION_COLUMNS
-    table = Table("dimension", "By cut", columns, tuple(rows))
-    series, notes = [], []
-    for caption, own in table.parts():
-        counted = A_CLASS.name if small else "monomials"
-        x, y, cuts = ([row.values[n] for row in own] for n in ("dimension", counted, "cut"))
-        series.append(line(str(caption), zip(x, y, cuts, strict=True)))
+def _estimated(plan: Plan, results: Results) -> Findings:
+    counted = A_CLASS.name if plan.splits else "monomials"
+    rows, points, notes = [], {}, []
+    for backbone in plan.chosen:
+        x, y = [], []
+        for cut in plan.cuts(backbone):
+            result = results[backbone, cut, "dimension"]
+            dimension = result.estimated
+            counts = counts_of(results[backbone, cut, "ideals"].found, backbone)
+            values = {
+                "cut": cut,
+                "removed": share(result),
+                "dimension": dimension.mean,
+                "dimension_std": dimension.std,
+                **{name: number for name, number in counts.items() if name != "polynomials"},
+            }
+            rows.append(Row(values, section=backbone.caption))
+            points[backbone.caption, cut] = dimension.mean, counts[counted]
+            x.append(dimension.mean)
+            y.append(counts[counted])
         c = dimension_correlation(x, y)
         notes.append(
-            f"{caption}: Pearson correlation {c.pearson:.2f} (p = {c.pearson_p:.2g}), "
+            f"{backbone.caption}: Pearson correlation {c.pearson:.2f} (p = {c.pearson_p:.2g}), "
             f"rank correlation {c.spearman:.2f} (p = {c.spearman_p:.2g}), {c.count} cuts."
         )
-    dimension = Axis("intrinsic dimension, mean over classes", format=".1f")
-    title = "Dimension and monomials"
-    count = Axis(A_CLASS.name, format=".0f") if small else MONOMIALS
-    figure = Figure("dimension", title, dimension, count, tuple(series), kind="scatter")
-    used = sorted({one.dimension.neighbours for one in found.values() if one.dimension})
+    columns = (*DIMENSION_COLUMNS, A_CLASS) if plan.splits else DIMENSION_COLUMNS
+    figure = Figure(
+        "dimension",
+        "Dimension and monomials",
+        Axis("intrinsic dimension, mean over classes", format=".1f"),
+        Axis(A_CLASS.name, format=".0f") if plan.splits else MONOMIALS,
+        series_of(points),
+        kind="scatter",
+    )
+    used = sorted({one.dimension.neighbours for one in results.values() if one.dimension})
     text = DIMENSION.format(" or ".join(map(str, used)))
+    table = Table("dimension", "By cut", columns, tuple(rows))
     return Findings((text,), (table,), (figure,), tuple(notes))
 
 

@@ -30,7 +30,6 @@ from vinets.report.values import (
     Folded,
     Notice,
     Page,
-    Row,
     Section,
     Table,
     facts_table,
@@ -122,12 +121,9 @@ def read_results(folder: str | Path) -> list[ExperimentResult]:
         raise ValueError(
             f"{folder} holds no results of experiments. Write some with vinets reproduce."
         )
-    kept = (
-        result
-        for (name, quick), (_, result) in results.items()
-        if not quick or (name, False) not in results
-    )
-    return sorted(kept, key=lambda one: (one.order, one.experiment))
+    # A quick one comes first, so that a full one takes its place.
+    best = {name: one for (name, _), (_, one) in sorted(results.items(), reverse=True)}
+    return sorted(best.values(), key=lambda one: (one.order, one.experiment))
 
 
 def result_in_short(result: ExperimentResult) -> Page:
@@ -144,20 +140,26 @@ def results_page(results: Iterable[ExperimentResult], title: str = "Results") ->
     lead: list[Block] = [Notice(text) for text in dict.fromkeys(one.quick for one in quick)]
     if 0 < len(quick) < len(results):
         lead.append(f"Quick runs are: {', '.join(one.title for one in quick)}.")
-    lead += [Notice(_score(one)) for one in results if one.experiment == "claims" and one.tables]
+    lead += [_score(one) for one in results if one.experiment == "claims" and one.tables]
     if len(quick) < len(results):  # quick runs are not held against the paper
         lead.append(LEAD)
     title += ", a quick run" * bool(quick)
     return Page(title, tuple(lead), tuple(map(_section, results)), _footer(results))
 
 
-def _score(claims: ExperimentResult) -> str:
+def _footer(results: Sequence[ExperimentResult]) -> str:
+    versions = sorted({str(one.machine.get("vinets", "unknown")) for one in results})
+    return f"Written by vinets report. Results of vinets {', '.join(versions)}."
+
+
+def _score(claims: ExperimentResult) -> Notice:
+    """Count the claims that hold."""
     kinds = Counter(str(row.values.get("verdict")) for row in claims.tables[0].rows)
     partly = sum(count for verdict, count in kinds.items() if verdict.startswith("in "))
     text = f"Of {kinds.total()} claims of the paper, {kinds['yes']} hold here, {partly} hold in "
     text += f"part, and {kinds['no']} do not."
     others = kinds.total() - kinds["yes"] - kinds["no"] - partly
-    return text + f" {others} only compare machines." * bool(others)
+    return Notice(text + f" {others} only compare machines." * bool(others))
 
 
 def _section(result: ExperimentResult) -> Section:
@@ -179,11 +181,6 @@ def _section(result: ExperimentResult) -> Section:
     return Section(result.title, blocks, result.experiment, ", ".join(filter(None, remarks)))
 
 
-def _footer(results: Sequence[ExperimentResult]) -> str:
-    versions = sorted({str(one.machine.get("vinets", "unknown")) for one in results})
-    return f"Written by vinets report. Results of vinets {', '.join(versions)}."
-
-
 # --- digits -----------------------------------------------------------------------------------
 
 
@@ -199,87 +196,72 @@ def newcomers_page(results: Sequence[ExperimentResult]) -> Page:
     All tables and figures of the paper follow, an experiment each.
     """
     by_name = {one.experiment: one for one in results}
-    truncation, claims = by_name["fig-truncation"], by_name["claims"]
-    first = [
-        Section("Every polynomial on every class", _vanishing(by_name["fig-kept"]), "kept"),
-        Section(
+    kept, truncation, claims = (by_name[n] for n in ("fig-kept", "fig-truncation", "claims"))
+    comparisons = Folded("Every comparison", truncation.tables)
+    first: dict[str, tuple[str, tuple[Block, ...]]] = {
+        "kept": ("Every polynomial on every class", _kept(kept)),
+        "truncation": (
             "Accuracy against removed layers",
-            (TRUNCATION, *truncation.figures, LEVEL, Folded("Every comparison", truncation.tables)),
-            "truncation",
+            (TRUNCATION, *truncation.figures, LEVEL, comparisons),
         ),
-        Section("Accuracy against parameters", by_name["fig-parameters"].figures, "parameters"),
-        Section("The paper's claims", (*claims.text, *claims.tables), "claims"),
-    ]
+        "parameters": ("Accuracy against parameters", by_name["fig-parameters"].figures),
+        "claims": ("The paper's claims", (*claims.text, *claims.tables)),
+    }
     shown = ("fig-kept", "fig-truncation", "fig-parameters", "claims")
-    others = [_section(one) for one in results if one.experiment not in shown]
-    last = Section("What next", (Code("\n".join(NEXT)),), "next")
-    return Page(
-        "Networks of vanishing polynomials, on handwritten digits",
-        _lead(by_name["fig-vanishing"], by_name["table-efficiency"], claims),
-        (*first, *others, last),
-        _footer(results),
+    sections = (
+        *(Section(title, blocks, name) for name, (title, blocks) in first.items()),
+        *(_section(one) for one in results if one.experiment not in shown),
+        Section("What next", (Code("\n".join(NEXT)),), "next"),
     )
+    lead = _lead(by_name["fig-vanishing"], by_name["table-efficiency"])
+    title = "Networks of vanishing polynomials, on handwritten digits"
+    return Page(title, (_score(claims), IDEALS, *lead), sections, _footer(results))
 
 
-def _lead(
-    vanishing: ExperimentResult, efficiency: ExperimentResult, claims: ExperimentResult
-) -> tuple[Block, ...]:
-    """Return what a vanishing ideal is, the numbers to know, and one polynomial with its means."""
+def _lead(vanishing: ExperimentResult, efficiency: ExperimentResult) -> tuple[Block, ...]:
+    """Return the numbers to know, and one polynomial with its means."""
     measured = vanishing.tables[1].rows[-1].values
-    *variants, uncut = efficiency.tables[0].rows
-    best = max(variants, key=lambda row: float(row.values["accuracy"]))
-    share = best.values["total"] / uncut.values["total"]
-    facts = Facts(
-        (
-            (
-                f"accuracy of {best.values['model']}",
-                f"{number(best.values['accuracy'], '.2f')} %",
-                f"the uncut network has {number(uncut.values['accuracy'], '.2f')} %; this one "
-                f"stores {share:.0%} of its parameters",
-            ),
-            (
-                "polynomials that are smallest on their own class",
-                f"{measured['smallest_own']:.0%}",
-                "on test images, after training",
-            ),
-        )
+    *variants, uncut = (row.values for row in efficiency.tables[0].rows)
+    best = max(variants, key=lambda values: float(values["accuracy"]))
+    remark = (
+        f"the uncut network has {number(uncut['accuracy'], '.2f')} %; this one "
+        f"stores {best['total'] / uncut['total']:.0%} of its parameters"
+    )
+    smallest = "polynomials that are smallest on their own class"
+    facts = (
+        (f"accuracy of {best['model']}", f"{number(best['accuracy'], '.2f')} %", remark),
+        (smallest, f"{measured['smallest_own']:.0%}", "on test images, after training"),
     )
     said, _, polynomial = vanishing.text[1].partition(": p = ")
     means = vanishing.figures[0].series[0].y
     columns = (Column("digit"), *(Column(str(k), format=".3f") for k in range(len(means))))
-    values = {"digit": "mean of |p|"} | {str(k): value for k, value in enumerate(means)}
-    table = Table("one", "On the test images of every digit", columns, (Row(values),))
+    caption, row = "On the test images of every digit", ("mean of |p|", *means)
+    table = Table.from_rows("one", caption, columns, [row])
     formula = Code(f"p = {polynomial.removesuffix('.')}")
-    text = READ.format(label=said.rpartition(" ")[2])
-    return Notice(_score(claims)), IDEALS, facts, text, formula, table
+    return Facts(facts), READ.format(label=said.rpartition(" ")[2]), formula, table
 
 
-def _vanishing(kept: ExperimentResult) -> tuple[Block, ...]:
-    """Return pictures of polynomials times classes: as found, and after training."""
+def _kept(kept: ExperimentResult) -> tuple[Block, ...]:
+    """Return pictures of polynomials times classes, as found and after training, and the rest."""
     rows = [row for row in kept.tables[0].rows if "means" in row.values]
     cut = (rows[-1].section or "").rpartition(", ")[2]
     by_weight = {
-        row.values["weight"]: row for row in rows if (row.section or "").endswith(f", {cut}")
-    }
-    titles = {
-        None: "as found, and with W_F alone trained",
-        0: "C and W_F trained",
-        1: "C and W_F trained, kept small",
+        row.values["weight"]: row.values for row in rows if (row.section or "").endswith(f", {cut}")
     }
     drawings: list[Block] = []
-    for weight, title in titles.items():
-        if weight not in by_weight:
-            continue
-        values = by_weight[weight].values
-        means = np.array([line.split() for line in values["means"]], dtype=float).T
-        ratio, right = number(values["ratio"], ".3f"), number(values["accuracy"], ".2f")
-        drawings.append(
-            Drawing(
-                f"means-{len(drawings)}",
-                f"Polynomials by class, {title}",
-                f"{title}: {right} % right; mean on the own class {ratio} of that on the others",
-                partial(plot_generators, means, np.array(values["owners"]), range(len(means))),
-            )
-        )
+    for weight, title in (
+        (None, "as found, and with W_F alone trained"),
+        (0, "C and W_F trained"),
+        (1, "C and W_F trained, kept small"),
+    ):
+        if values := by_weight.get(weight):
+            means = np.array([line.split() for line in values["means"]], dtype=float).T
+            ratio, right = number(values["ratio"], ".3f"), number(values["accuracy"], ".2f")
+            caption = f"{title}: {right} % right; "
+            caption += f"mean on the own class {ratio} of that on the others"
+            owners = np.array(values["owners"])
+            draw = partial(plot_generators, means, owners, range(len(means)))
+            alt = f"Polynomials by class, {title}"
+            drawings.append(Drawing(f"means-{len(drawings)}", alt, caption, draw))
     pictures = (PICTURE.format(cut=cut), Beside(tuple(drawings))) if drawings else ()
     return (*pictures, *kept.text, *kept.tables, *kept.figures)

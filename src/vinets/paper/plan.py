@@ -1,22 +1,23 @@
-"""What an experiment is, and the settings that all of them share."""
+"""What an experiment is, and what all of them share: settings, series over cuts, verdicts."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from statistics import stdev
+from statistics import mean, stdev
 from typing import Any, TypeAlias
 
 from vinets.core.checks import counted
 from vinets.core.registry import Registry
 from vinets.core.settings import LatentOptions, SpeedOptions, TrainingOptions
 from vinets.heads import VanishingOptions
+from vinets.measure.level import Difference, over_images, over_seeds
 from vinets.networks.build import rival_options
-from vinets.paper import backbones, paper
-from vinets.paper.backbones import BACKBONES, Backbone
-from vinets.report.values import Axis, Figure, Series, Table
+from vinets.paper import backbones
+from vinets.paper.backbones import BACKBONES, UNCUT, Backbone
+from vinets.report.values import Axis, Figure, Number, Series, Table
 from vinets.runs.store import Store
-from vinets.runs.trial import Trial, TrialResult
+from vinets.runs.trial import TrainingFacts, Trial, TrialResult
 
 PAPER = Trial(
     options=VanishingOptions(normalization="unit", scale="none", keep=None, monomials=None),
@@ -66,67 +67,72 @@ class Plan:
 
     @property
     def chosen(self) -> list[Backbone]:
-        """The networks, in the order of the paper."""
+        """Return the networks, in the order of the paper."""
         return [b for name, b in BACKBONES.items() if name in self.backbones]
 
     @property
     def start(self) -> Trial:
-        """The trial that all others change; the chosen networks share their settings."""
+        """Return the trial that all others change; the chosen networks share their settings."""
         start = PAPER.change(**self.chosen[0].settings)
         return start.change(**QUICK) if self.quick else start
 
     @property
+    def splits(self) -> bool:
+        """Tell whether a seed has a split of the data and an uncut network of its own."""
+        return self.chosen[0].splits
+
+    @property
     def compared(self) -> bool:
-        """Whether the paper prints results of the networks, and a full run stands next to them."""
-        return not self.quick and all(one.name in paper.UNCUT for one in self.chosen)
+        """Tell whether the paper prints results of the networks, to stand next to a full run's."""
+        return not self.quick and all(one.name in UNCUT for one in self.chosen)
 
     @property
     def unit(self) -> tuple[float, str]:
-        """How many parameters are counted as one in tables, and the letter for it."""
-        return (1e3, "k") if self.chosen[0].splits else (1e6, "M")
+        """Return how many parameters are counted as one in tables, and the letter for it."""
+        return (1e3, "k") if self.splits else (1e6, "M")
 
     @property
     def removed(self) -> Axis:
-        """The axis of most figures: the share that a cut takes away."""
+        """Return the axis of most figures: the share that a cut takes away."""
         what = "layers" if self.start.counting == "layers" else "convolutions"
         return Axis(f"{what} removed in %", format=".0f")
 
     def cuts(self, backbone: Backbone, every: tuple[str, ...] = ()) -> tuple[str, ...]:
-        """Cuts of the figures, or some of ``every``."""
+        """Return the cuts of the figures, or some of ``every``."""
         every = every or backbone.cuts
         return every[-3:] if self.quick else every  # late ones have the fewest generators
 
     @property
     def places(self) -> list[tuple[Backbone, str]]:
-        """Every network with every cut of the figures."""
+        """Return every network with every cut of the figures."""
         return [(backbone, cut) for backbone in self.chosen for cut in self.cuts(backbone)]
 
     @property
     def suffix(self) -> str:
-        """What ends the name of every file, so that none passes for one of a full run."""
+        """Return what ends the name of every file, so that none passes for one of a full run."""
         return "-quick" if self.quick else ""
 
     @property
-    def components(self) -> int:
-        """Principal components, the variables of the polynomials."""
-        found = self.options.components
-        assert found is not None
-        return found
+    def options(self) -> VanishingOptions:
+        """Return how the generators of all experiments are found, unless they say otherwise."""
+        options = self.start.options
+        assert isinstance(options, VanishingOptions)
+        return options
 
     @property
-    def options(self) -> VanishingOptions:
-        """How the generators of all experiments are found, unless they say otherwise."""
-        found = self.start.options
-        assert isinstance(found, VanishingOptions)
-        return found
+    def components(self) -> int:
+        """Return the number of principal components, the variables of the polynomials."""
+        components = self.options.components
+        assert components is not None
+        return components
 
     @property
     def epochs(self) -> str:
-        """How long heads are trained, in words."""
+        """Return how long heads are trained, in words."""
         return counted(self.start.recipe.epochs, "epoch")
 
     def networks(self, backbone: Backbone) -> list[str]:
-        """Names of the uncut networks in the store: one, or one for every split."""
+        """Return names of the uncut networks in the store: one, or one for every split."""
         return [network_name(backbone, k) for k in range(self.seeds if backbone.splits else 1)]
 
     def trial(
@@ -139,7 +145,7 @@ class Plan:
         seed: int = 0,
         **changes: Any,
     ) -> Trial:
-        """A trial of the paper, with changes as :meth:`Trial.change` takes them.
+        """Return a trial of the paper, with changes as :meth:`Trial.change` takes them.
 
         Another head than the VI-Net is one of its rivals, and is compared with the VI-Net that the
         changes describe.
@@ -154,7 +160,7 @@ class Plan:
 
 
 def network_name(backbone: Backbone, split: int) -> str:
-    """Name of an uncut network in the store."""
+    """Return the name of an uncut network in the store."""
     return f"{backbone.name}-{split}" if backbone.splits else backbone.name
 
 
@@ -167,25 +173,12 @@ class Findings:
     figures: tuple[Figure, ...] = ()
     notes: tuple[str, ...] = ()
 
-    def alone(self) -> Findings:
-        """Without the paper's values, beside which those of a quick run would mislead."""
-        tables = (
-            replace(table, rows=tuple(replace(row, paper={}) for row in table.rows))
-            for table in self.tables
-        )
-        return replace(self, tables=tuple(tables))
-
 
 Key: TypeAlias = tuple[Any, ...]
 """What tells the trials of an experiment apart, such as network, series and cut."""
 
 Trials: TypeAlias = dict[Key, Trial]
 Results: TypeAlias = Mapping[Key, TrialResult]
-
-
-def part(found: Results, *first: Any) -> dict[Key, TrialResult]:
-    """What has a key that begins so, by the rest of its key."""
-    return {key[len(first) :]: one for key, one in found.items() if key[: len(first)] == first}
 
 
 @dataclass(frozen=True)
@@ -208,31 +201,107 @@ class Experiment:
         EXPERIMENTS.add(self.name, self)
 
     def trials(self, plan: Plan) -> list[Trial]:
-        """What has to be carried out."""
+        """Return what has to be carried out."""
         return list(self.planned(plan).values())
 
     def findings(self, plan: Plan, store: Store) -> Findings:
-        """What comes of it, where it was carried out."""
-        found = self.finding(plan, {k: store.read(t) for k, t in self.planned(plan).items()})
-        return found.alone() if plan.quick else found
+        """Return what comes of it, where it was carried out."""
+        results = {key: store.read(trial) for key, trial in self.planned(plan).items()}
+        findings = self.finding(plan, results)
+        if not plan.quick:
+            return findings
+        # The paper's values would mislead next to those of a quick run.
+        tables = (
+            replace(table, rows=tuple(replace(row, paper={}) for row in table.rows))
+            for table in findings.tables
+        )
+        return replace(findings, tables=tuple(tables))
 
 
 EXPERIMENTS: Registry[Experiment] = Registry("experiment", "vinets.paper")
 """Every experiment by name; a file in this folder that makes one adds it."""
 
+# --- what experiments do with their results ---------------------------------------------------
 
-def spread(values: Sequence[float]) -> float | None:
-    """Standard deviation, where there are several values."""
-    return stdev(values) if len(values) > 1 else None
+
+def part(results: Results, *first: Any) -> dict[Key, TrialResult]:
+    """Return the results whose keys begin so, by the rest of their keys."""
+    return {key[len(first) :]: one for key, one in results.items() if key[: len(first)] == first}
+
+
+def trained(results: Results, *first: Any) -> list[TrainingFacts]:
+    """Return the trainings whose keys begin so, mostly one for every seed."""
+    return [one.trained for one in part(results, *first).values()]
 
 
 def share(result: TrialResult) -> float:
-    """Share of what is counted that the cut takes away, in percent."""
+    """Return the share of what is counted that the cut takes away, in percent."""
     assert result.removed is not None  # it is None of trials without a cut
     return 100 * result.removed
 
 
-def line(name: str, points: Iterable[tuple[float, float, str]]) -> Series:
-    """A series of a figure: x, y and a label for every point."""
-    x, y, labels = zip(*points, strict=True)
-    return Series(name, x, y, labels)
+def spread(values: Sequence[float]) -> float | None:
+    """Return the standard deviation, where there are several values."""
+    return stdev(values) if len(values) > 1 else None
+
+
+def series_of(points: Mapping[Key, tuple[float, Number]]) -> tuple[Series, ...]:
+    """Return a series for every first part of a key, with a point for every second, mostly a cut.
+
+    Points are (x, y). Where the rest of the key tells several apart, such as seeds, x is that of
+    the first, and the mean and standard deviation of y are drawn.
+    """
+    by_name: dict[str, dict[str, list[tuple[float, Number]]]] = {}
+    for (name, label, *_), point in points.items():
+        by_name.setdefault(name, {}).setdefault(label, []).append(point)
+    series = []
+    for name, by_label in by_name.items():
+        values = [[y for _, y in some] for some in by_label.values()]
+        several = any(len(some) > 1 for some in values)
+        x = tuple(some[0][0] for some in by_label.values())
+        std = tuple(map(spread, values)) if several else None
+        series.append(Series(name, x, tuple(map(mean, values)), tuple(by_label), std))
+    return tuple(series)
+
+
+# --- verdicts ---------------------------------------------------------------------------------
+
+Judged: TypeAlias = tuple[str, str, str]
+"""A claim of the paper in our words, what was found here, and whether it holds."""
+
+
+def count(holds: Iterable[bool]) -> str:
+    """Say in how many cases a claim holds."""
+    every = list(holds)
+    yes, total = sum(every), len(every)
+    return "yes" if yes == total else "no" if yes == 0 else f"in {yes} of {total}"
+
+
+def judge(claim: str, cases: Iterable[tuple[str, bool]], sentence: str = "{}") -> Judged:
+    """Put what is said of every case into a sentence, and count those in which the claim holds."""
+    texts, holds = zip(*cases, strict=True)
+    return claim, sentence.format(", ".join(texts)), count(holds)
+
+
+def level(
+    ours: Sequence[TrainingFacts], theirs: Sequence[TrainingFacts] | None = None
+) -> Difference:
+    """Compare two heads over the same splits or seeds, pair by pair; by default, with the uncut.
+
+    They are level if the paired 95 % interval of the difference in accuracy contains 0. The
+    interval is that of :func:`over_images` where results keep which test images were answered
+    wrongly, and otherwise that of :func:`over_seeds`.
+    """
+    if theirs is None:
+        rivals = [(one.uncut, one.uncut_wrong) for one in ours]
+    else:
+        rivals = [(one.accuracy, one.wrong) for one in theirs]
+    pairs = list(zip(ours, rivals, strict=True))
+    images = [
+        (one.wrong, wrong, one.tested)
+        for one, (_, wrong) in pairs
+        if one.wrong is not None and wrong is not None and one.tested
+    ]
+    if len(images) == len(pairs):
+        return over_images(images)
+    return over_seeds([100 * (one.accuracy - accuracy) for one, (accuracy, _) in pairs])

@@ -33,7 +33,7 @@ from vinets.runs.run import run_trials
 from vinets.runs.scratch import train_into
 from vinets.runs.setup import SetupFiles
 from vinets.runs.store import Store
-from vinets.runs.trial import GROUPS, Trial
+from vinets.runs.trial import GROUPS
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Folders:
     uncut: Path = Path("uncut")
 
     def files(self, backbone: Backbone, split: int = 0) -> SetupFiles:
-        """A network with its data: a folder of that name, or the folder itself."""
+        """Name a network with its data: a folder of that name, or the folder itself."""
         recipe = RECIPES[backbone.recipe]
         if backbone.splits:
             weights = self.uncut / network_name(backbone, split) / WEIGHTS
@@ -61,9 +61,12 @@ class Folders:
         return SetupFiles(recipe.model, str(weights), data, backbone.classes)
 
     def find(self, backbone: Backbone) -> Path | None:
-        """The weights: a file of their name, or of ``vinets train`` in a folder below, or here."""
+        """Find weights: a file of their name, or of ``vinets train`` in a folder below, or here."""
         places = [self.weights / backbone.weights, self.weights / backbone.recipe / WEIGHTS]
-        if _architecture(self.weights) == backbone.name:
+        description = self.weights / DESCRIPTION
+        values = read_json(description) if description.is_file() else None
+        source = values.get("source") if isinstance(values, dict) else None
+        if isinstance(source, dict) and source.get("name") == backbone.name:
             places.append(self.weights / WEIGHTS)
         return next((place for place in places if place.is_file()), None)
 
@@ -80,7 +83,7 @@ class Folders:
                     recipe.model,
                     load_data(recipe.data, seed=split),
                     recipe=replace(recipe.recipe, seed=split),
-                    device="cpu",  # where small networks are as fast, and the same everywhere
+                    device="cpu",  # small networks are as fast there, and the same everywhere
                     progress=progress,
                 )
         elif self.find(backbone) is None:
@@ -91,15 +94,6 @@ class Folders:
                 f"neither as {backbone.weights} nor as a folder {backbone.recipe}. Make them, then "
                 f"run this again: vinets train {shlex.join((*words, '--out', str(out)))}"
             )
-
-
-def _architecture(folder: Path) -> str | None:
-    """The network in a folder of ``vinets train``."""
-    if not (folder / DESCRIPTION).is_file():
-        return None
-    told = read_json(folder / DESCRIPTION)
-    source = told.get("source") if isinstance(told, dict) else None
-    return source.get("name") if isinstance(source, dict) else None
 
 
 def reproduce(
@@ -158,18 +152,37 @@ def reproduce(
         # what does not belong into the folder is refused before any work is done
         with locked(store.folder):
             store.claim(trials, {name: one.identity for name, one in opened.items()})
-        given = opened if jobs == 1 else setups  # other processes open files themselves
-        with _logged(chosen, plan, store, command, jobs, on), open_executor(jobs) as executor:
-
-            def carry_out(own: list[Trial]) -> None:
-                if store.missing(own):
-                    run_trials(own, given, store, device=on, executor=executor, progress=progress)
-
-            if small:  # most of the time goes into latents, which experiments share
-                carry_out(trials)
-            for experiment in sorted(chosen, key=lambda one: len(one.trials(plan))):
-                carry_out(experiment.trials(plan))
-                show(_write(experiment, plan, store, command))
+        networks = opened if jobs == 1 else setups  # other processes open files themselves
+        missing, begin = len(store.missing(trials)), time.perf_counter()
+        _note_missing(chosen, plan, store)
+        try:
+            with open_executor(jobs) as executor:
+                for experiment in sorted(chosen, key=lambda one: len(one.trials(plan))):
+                    # Small networks spend most of the time on latents, which experiments share.
+                    own = trials if small else experiment.trials(plan)
+                    if store.missing(own):
+                        run_trials(
+                            own, networks, store, device=on, executor=executor, progress=progress
+                        )
+                    show(_write(experiment, plan, store, command))
+        except torch.OutOfMemoryError:
+            raise MemoryError(
+                f"{on} ran out of memory with {jobs} processes side by side. Pass fewer "
+                "with --jobs: what is finished is kept, and the call goes on where it was."
+            ) from None
+        finally:
+            _note_missing(chosen, plan, store)
+            left = len(store.missing(trials))
+            call = {
+                "command": list(command),
+                "jobs": jobs,
+                "machine": machine(on),
+                "runs": missing - left,
+                "left": left,
+                "seconds": time.perf_counter() - begin,
+            }
+            if missing > left:
+                append_line(store.folder / "calls.jsonl", json.dumps(call, ensure_ascii=False))
     return [_file(experiment, plan, store) for experiment in chosen]
 
 
@@ -188,43 +201,8 @@ def one_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-@contextmanager
-def _logged(
-    chosen: Sequence[Experiment],
-    plan: Plan,
-    store: Store,
-    command: Sequence[str],
-    jobs: int | str,
-    device: torch.device,
-) -> Iterator[None]:
-    """Note what is missing before and after a call, and log what the call did, however it ends."""
-    trials = [trial for experiment in chosen for trial in experiment.trials(plan)]
-    missing, begin = len(store.missing(trials)), time.perf_counter()
-    _note_missing(chosen, plan, store)
-    try:
-        yield
-    except torch.OutOfMemoryError:
-        raise MemoryError(
-            f"{device} ran out of memory with {jobs} processes side by side. Pass fewer "
-            "with --jobs: what is finished is kept, and the call goes on where it was."
-        ) from None
-    finally:
-        _note_missing(chosen, plan, store)
-        left = len(store.missing(trials))
-        call = {
-            "command": list(command),
-            "jobs": jobs,
-            "machine": machine(device),
-            "runs": missing - left,
-            "left": left,
-            "seconds": time.perf_counter() - begin,
-        }
-        if missing > left:
-            append_line(store.folder / "calls.jsonl", json.dumps(call, ensure_ascii=False))
-
-
 def chosen_experiments(names: Sequence[str], plan: Plan) -> list[Experiment]:
-    """Experiments by name, in the order of the page; all are those that the networks have."""
+    """Return experiments in the order of the page; all are those that the networks have."""
     for name in plan.backbones:
         one_of("reproduce", "backbones", name, tuple(BACKBONES))
     if len(plan.chosen) > 1 and not {*plan.backbones} <= {*PAPER}:
@@ -233,15 +211,15 @@ def chosen_experiments(names: Sequence[str], plan: Plan) -> list[Experiment]:
             f"them and a folder for it; {' and '.join(PAPER)} go together."
         )
     wanted = EXPERIMENTS if "all" in names else dict.fromkeys(names)
-    found = [EXPERIMENTS[name] for name in wanted]
-    none = [one.name for one in found if not one.planned(plan)]
+    known = [EXPERIMENTS[name] for name in wanted]
+    none = [one.name for one in known if not one.planned(plan)]
     if none and "all" not in names:
         raise ValueError(f"{', '.join(none)} is not for {', '.join(plan.backbones)}.")
-    return sorted((e for e in found if e.name not in none), key=lambda one: one.order)
+    return sorted((e for e in known if e.name not in none), key=lambda one: one.order)
 
 
 def quick_sentence(plan: Plan) -> str:
-    """What a quick run says of itself before anything else, out of its settings."""
+    """Return what a quick run says of itself before anything else, out of its settings."""
     start = plan.start
     return (
         f"A quick run, to see that everything works: {start.sampling.train} training and "
@@ -256,23 +234,20 @@ def _file(experiment: Experiment, plan: Plan, store: Store) -> Path:
 
 
 def _note_missing(chosen: Sequence[Experiment], plan: Plan, store: Store) -> None:
-    """Where there is no result yet, a file that says how many trials it still needs."""
+    """Write how many trials are missing where there is no result yet, such as of fewer seeds."""
     for experiment in chosen:
         path, missing = _file(experiment, plan, store), len(store.missing(experiment.trials(plan)))
-        if missing and not _is_complete(path):
+        try:
+            known = read_json(path)
+        except (OSError, ValueError):
+            known = None
+        if missing and (not isinstance(known, dict) or known.get("missing")):
             write_json(path, as_plain(_result(experiment, plan, Findings(), missing=missing)))
 
 
-def _is_complete(path: Path) -> bool:
-    """Whether a file has a result, such as one with fewer seeds."""
-    try:
-        values = read_json(path)
-    except (OSError, ValueError):
-        return False
-    return isinstance(values, dict) and not values.get("missing")
-
-
-def _result(experiment: Experiment, plan: Plan, found: Findings, **facts: Any) -> ExperimentResult:
+def _result(
+    experiment: Experiment, plan: Plan, findings: Findings, **facts: Any
+) -> ExperimentResult:
     options = {k: v for group in GROUPS for k, v in as_plain(getattr(plan.start, group)).items()}
     shown = {*QUICK, *plan.chosen[0].settings}
     return ExperimentResult(
@@ -280,12 +255,9 @@ def _result(experiment: Experiment, plan: Plan, found: Findings, **facts: Any) -
         experiment.title,
         order=experiment.order,
         paper=experiment.paper,
-        text=found.text,
-        tables=found.tables,
-        figures=found.figures,
-        notes=found.notes,
         settings={name: options[name] for name in options if name in shown},
         quick=quick_sentence(plan) if plan.quick else "",
+        **vars(findings),
         **facts,
     )
 
@@ -293,11 +265,11 @@ def _result(experiment: Experiment, plan: Plan, found: Findings, **facts: Any) -
 def _write(
     experiment: Experiment, plan: Plan, store: Store, command: Sequence[str]
 ) -> ExperimentResult:
-    """The result of an experiment with what it was made of, and its figures where they can be."""
+    """Write an experiment's result with what it was made of, and its figures where they can be."""
     trials = list(dict.fromkeys(experiment.trials(plan)))
     records = [store.record(trial) for trial in trials]
     took = [record.took for record in records]
-    # By their text, for a mapping is no key.
+    # By their text, because a mapping is no key.
     machines = {json.dumps(record.machine): record.machine for record in records}
     result = _result(
         experiment,

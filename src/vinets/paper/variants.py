@@ -1,23 +1,22 @@
-"""Table 2: the eight variants and the two uncut networks; what the paper leaves open."""
+"""Table 2: the variants and the uncut networks, their theory, and what the paper leaves open."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from statistics import mean
 
 from vinets.heads import VanishingOptions
-from vinets.paper.level import level, level_with_uncut
-from vinets.paper.paper import UNCUT, VARIANTS
+from vinets.paper.backbones import UNCUT, VARIANTS
 from vinets.paper.plan import (
     Experiment,
     Findings,
     Plan,
     Results,
     Trials,
+    level,
     network_name,
-    part,
     share,
     spread,
+    trained,
 )
 from vinets.report.values import Column, Row, Table
 from vinets.runs.compare import speed_trial
@@ -34,28 +33,16 @@ SOLVED = (
     "test images, each with an uncut network of its own; the interval is that of the difference "
     "over splits and test images. Parameters and speed are those of the first split."
 )
+TRAINED = "Coefficients and linear layer are trained with {}"
+SEEDS = (
+    "Accuracy is the mean and standard deviation over seeds, of the last epoch; a seed draws "
+    "the points of the ideals, the augmentation, the first weights and the order of the "
+    "batches. The backbone is the same."
+)
 TIMING = (
     "Images per second at batch size {batch} over {repeats} runs, all networks in turn. They "
     "depend on the machine, which the paper does not name: compare within a column."
 )
-
-
-def _columns(plan: Plan) -> tuple[Column, ...]:
-    _, letter = plan.unit
-    digits = ".2f" if letter == "M" else ".1f"
-    verdict = (Column("interval", "95 % interval"), Column("verdict", "with uncut"))
-    return (
-        Column("model", "network"),
-        Column("cut", "cut"),
-        Column("removed", "removed %", ".1f"),
-        Column("accuracy", "accuracy %", ".2f", "accuracy_std"),
-        Column("delta", "Δ to uncut", "+.2f"),
-        *(verdict if plan.chosen[0].splits else ()),
-        Column("total", f"total, {letter}", digits),
-        Column("base", f"base, {letter}", digits, difference=False),
-        Column("head", f"head, {letter}", digits, difference=False),
-        Column("speed", "images/s", ",.0f", "speed_std", difference=False),
-    )
 
 
 def _text(plan: Plan) -> tuple[str, ...]:
@@ -63,38 +50,29 @@ def _text(plan: Plan) -> tuple[str, ...]:
     trial = plan.trial(backbone, "", **backbone.variant)
     recipe, timing, options = trial.recipe, trial.timing, trial.options
     assert isinstance(options, VanishingOptions)
-    psi = options.psi
+    over = "all monomials" if options.monomials is None else f"{options.monomials} monomials"
     own = ", as in the paper's appendix," if plan.compared else ""
-    most = options.monomials
-    over = "all monomials" if most is None else f"{most} monomials"
     start = (
-        f"{options.keep} polynomials a class over {over}{own} found by "
-        f"ABM with ψ = {psi}, a root mean square of {psi**0.5:.2g}, in tanh of {plan.components} "
-        "principal components of unit variance. "
+        f"{options.keep} polynomials a class over {over}{own} found by ABM with ψ = {options.psi}, "
+        f"a root mean square of {options.psi**0.5:.2g}, in tanh of {plan.components} principal "
+        "components of unit variance. "
     )
     timed = TIMING.format(batch=timing.batch, repeats=timing.repeats)
-    if backbone.splits:
+    if plan.splits:
         return start + SOLVED.format(plan.seeds), timed
     how = f"{plan.epochs} of SGD, learning rate {recipe.learning_rate}, momentum {recipe.momentum}"
     decay = f"{recipe.weight_decay:.0e}".replace("e-0", "e-")
-    start += "Coefficients and linear layer are trained with "
-    start += (
-        f"the paper's recipe: {how}; the weight decay, which it does not give, is {decay}. "
-        "Why: see what the paper leaves open. "
-        if plan.compared
-        else f"{how}, weight decay {decay}. "
-    )
-    start += (
-        "Accuracy is the mean and standard deviation over seeds, of the last epoch; a seed draws "
-        "the points of the ideals, the augmentation, the first weights and the order of the "
-        "batches. The backbone is the same."
-    )
-    return (start, COUNTING, timed) if plan.compared else (start, timed)
+    if plan.compared:
+        start += TRAINED.format(f"the paper's recipe: {how}; the weight decay, which it does not ")
+        start += f"give, is {decay}. Why: see what the paper leaves open. "
+    else:
+        start += TRAINED.format(f"{how}, weight decay {decay}. ")
+    return (start + SEEDS, COUNTING, timed) if plan.compared else (start + SEEDS, timed)
 
 
 def planned_variants(plan: Plan) -> Trials:
-    """Trainings of every variant for every seed, and the speed of all of the first seed."""
-    found: Trials = {}
+    """Plan trainings of every variant for every seed, and the speed of all of the first seed."""
+    trials: Trials = {}
     for backbone in plan.chosen:
         for name, cut in backbone.variants.items():
             for seed in range(plan.seeds):
@@ -102,27 +80,27 @@ def planned_variants(plan: Plan) -> Trials:
                 save = f"networks/{name}{plan.suffix}" if seed == 0 else ""
                 studied = bool(backbone.studied) and seed == 0
                 changes = {**backbone.variant, "save": save, "studied": studied}
-                found[backbone, name, seed] = plan.trial(backbone, cut, seed=seed, **changes)
+                trials[backbone, name, seed] = plan.trial(backbone, cut, seed=seed, **changes)
     for backbone in plan.chosen:
-        timed = {name: found[backbone, name, 0] for name in backbone.variants}
-        found[backbone, "speed"] = speed_trial(timed)
-    return found
+        timed = {name: trials[backbone, name, 0] for name in backbone.variants}
+        trials[backbone, "speed"] = speed_trial(timed)
+    return trials
 
 
-def _finding(plan: Plan, found: Results) -> Findings:
-    rows, (unit, _) = [], plan.unit
+def _variants(plan: Plan, results: Results) -> Findings:
+    rows, (unit, letter) = [], plan.unit
     for backbone in plan.chosen:
-        speed, uncut = found[backbone, "speed"].timed, UNCUT.get(backbone.name, {})
-        whole: list[float] = []
-        for variant, cut in backbone.variants.items():
-            own = [one.trained for one in part(found, backbone, variant).values()]
+        speed, printed = results[backbone, "speed"].timed, UNCUT.get(backbone.name, {})
+        whole: list[float] = []  # accuracies of the uncut network
+        for name, cut in backbone.variants.items():
+            own = trained(results, backbone, name)
             accuracies = [100 * one.accuracy for one in own]
-            first, theirs, timing = own[0], VARIANTS.get(variant, {}), speed.speeds[variant]
-            whole = [100 * one.uncut for one in own] if backbone.splits else [100 * first.uncut]
+            first, paper, timing = own[0], VARIANTS.get(name, {}), speed.speeds[name]
+            whole = [100 * one.uncut for one in (own if plan.splits else own[:1])]
             values = {
-                "model": variant,
+                "model": name,
                 "cut": cut,
-                "removed": share(found[backbone, variant, 0]),
+                "removed": share(results[backbone, name, 0]),
                 "total": first.parameters / unit,
                 "base": first.parts["backbone"] / unit,
                 "head": first.parameters_head / unit,
@@ -133,10 +111,11 @@ def _finding(plan: Plan, found: Results) -> Findings:
                 "speed": timing.mean,
                 "speed_std": timing.std,
             }
-            if backbone.splits:
-                difference = level_with_uncut(own)
-                values |= {"interval": difference.shown, "verdict": difference.word}
-            paper = theirs | {"delta": theirs["accuracy"] - uncut["accuracy"]} if theirs else theirs
+            if plan.splits:
+                gap = level(own)
+                values |= {"interval": gap.shown, "verdict": gap.word}
+            if paper:
+                paper = paper | {"delta": paper["accuracy"] - printed["accuracy"]}
             rows.append(Row(values, paper, backbone.caption))
         timing = speed.speeds[network_name(backbone, 0)]
         values = {
@@ -146,14 +125,28 @@ def _finding(plan: Plan, found: Results) -> Findings:
             "total": speed.parameters / unit,
             "base": speed.parameters / unit,
             "head": None,
-            "accuracy": mean(whole) if backbone.splits else 100 * speed.uncut,
+            "accuracy": mean(whole) if plan.splits else 100 * speed.uncut,
             "accuracy_std": spread(whole),
             "delta": None,
             "speed": timing.mean,
             "speed_std": timing.std,
         }
-        rows.append(Row(values, uncut, backbone.caption))
-    return Findings(_text(plan), (Table("variants", "Variants", _columns(plan), tuple(rows)),))
+        rows.append(Row(values, printed, backbone.caption))
+    digits = ".2f" if letter == "M" else ".1f"
+    verdict = (Column("interval", "95 % interval"), Column("verdict", "with uncut"))
+    columns = (
+        Column("model", "network"),
+        Column("cut", "cut"),
+        Column("removed", "removed %", ".1f"),
+        Column("accuracy", "accuracy %", ".2f", "accuracy_std"),
+        Column("delta", "Δ to uncut", "+.2f"),
+        *(verdict if plan.splits else ()),
+        Column("total", f"total, {letter}", digits),
+        Column("base", f"base, {letter}", digits, difference=False),
+        Column("head", f"head, {letter}", digits, difference=False),
+        Column("speed", "images/s", ",.0f", "speed_std", difference=False),
+    )
+    return Findings(_text(plan), (Table("variants", "Variants", columns, tuple(rows)),))
 
 
 Experiment(
@@ -162,7 +155,7 @@ Experiment(
     "Table 2",
     3,
     planned_variants,
-    _finding,
+    _variants,
 )
 
 # --- theory -----------------------------------------------------------------------------------
@@ -192,8 +185,8 @@ THEORY = (
 )
 
 
-def _studied(plan: Plan) -> Trials:
-    """The saved variants, which Table 2 trains."""
+def studied_variants(plan: Plan) -> Trials:
+    """Plan the saved variants, which Table 2 trains."""
     return {
         key: trial
         for key, trial in planned_variants(plan).items()
@@ -201,9 +194,9 @@ def _studied(plan: Plan) -> Trials:
     }
 
 
-def _theory(plan: Plan, found: Results) -> Findings:
+def _theory(plan: Plan, results: Results) -> Findings:
     rows, bounds = [], []
-    for (backbone, name, _), one in found.items():
+    for (backbone, name, _), one in results.items():
         facts = one.complexity
         holds = [bound["holds"] for bound in facts.bounds]
         values = {
@@ -217,7 +210,7 @@ def _theory(plan: Plan, found: Results) -> Findings:
         rows.append(Row(values, section=backbone.caption))
         if name == backbone.studied:
             bounds += [Row(bound, section=backbone.caption) for bound in facts.bounds]
-    backbone, first = next((key[0], one.complexity) for key, one in found.items())
+    backbone, first = next((key[0], one.complexity) for key, one in results.items())
     rows.append(Row({"model": backbone.title, "cut": "none", "complexity": first.uncut}))
     tables = (
         Table("theory", "Spectral complexity", THEORY_COLUMNS, tuple(rows)),
@@ -231,22 +224,12 @@ Experiment(
     "Spectral complexity, κ and its bounds",
     "Section 4",
     12,
-    _studied,
+    studied_variants,
     _theory,
 )
 
 # --- choices ----------------------------------------------------------------------------------
 
-CHOICE_COLUMNS = (
-    Column("choice", "changed"),
-    Column("accuracy", "accuracy %", ".2f"),
-    Column("delta", "Δ to uncut", "+.2f"),
-    Column("gain", "gain", "+.2f"),
-    Column("train", "train accuracy %", ".2f"),
-    Column("polynomials", "polynomials", ","),
-    Column("monomials", "monomials", ","),
-    Column("head", "head, {}", ".2f"),
-)
 ONE_CHANGE = (
     "One change at a time to a head on components of unit variance with ψ = {psi}, one seed each, "
     "{sizes}."
@@ -259,7 +242,7 @@ CHOSEN = (
 
 
 def _choices(plan: Plan) -> Trials:
-    """A training for every network, size and choice."""
+    """Plan a training for every network, size and choice."""
     return {
         (f"{backbone.caption}, {size_of(name)}", choice): plan.trial(
             backbone, backbone.variants[name], **changes
@@ -271,7 +254,7 @@ def _choices(plan: Plan) -> Trials:
 
 
 def size_of(variant: str) -> str:
-    """The last word of a name such as VI-Net18-Tiny."""
+    """Return the last word of a name such as VI-Net18-Tiny."""
     return variant.rpartition("-")[2]
 
 
@@ -279,28 +262,36 @@ def _chosen(plan: Plan, results: Results) -> Findings:
     rows, (unit, letter) = [], plan.unit
     first = next(iter(plan.chosen[0].choices))
     for (section, choice), result in results.items():
-        found, start = result.trained, results[section, first].trained
+        facts, start = result.trained, results[section, first].trained
         values = {
             "choice": choice,
-            "accuracy": 100 * found.accuracy,
-            "delta": 100 * (found.accuracy - found.uncut),
-            "gain": 100 * (found.accuracy - start.accuracy),
-            "train": 100 * found.train_accuracy,
-            "polynomials": found.polynomials,
-            "monomials": found.monomials,
-            "head": found.parameters_head / unit,
+            "accuracy": 100 * facts.accuracy,
+            "delta": 100 * (facts.accuracy - facts.uncut),
+            "gain": 100 * (facts.accuracy - start.accuracy),
+            "train": 100 * facts.train_accuracy,
+            "polynomials": facts.polynomials,
+            "monomials": facts.monomials,
+            "head": facts.parameters_head / unit,
         }
-        if plan.chosen[0].splits:
-            values["verdict"] = level([found], [start]).word
+        if plan.splits:
+            values["verdict"] = level([facts], [start]).word
         rows.append(Row(values, section=section))
     sizes = " and ".join(size_of(name) for name in plan.chosen[0].chosen)
     text = ONE_CHANGE.format(psi=plan.options.psi, sizes=sizes)
     text += CHOSEN if plan.compared else ""
-    *columns, head = CHOICE_COLUMNS
-    shown = [*columns, replace(head, label=head.label.format(letter))]
-    if plan.chosen[0].splits:
-        shown.insert(4, Column("verdict", "with the first row"))
-    return Findings((text,), (Table("choices", "Choices", tuple(shown), tuple(rows)),))
+    verdict = (Column("verdict", "with the first row"),)
+    columns = (
+        Column("choice", "changed"),
+        Column("accuracy", "accuracy %", ".2f"),
+        Column("delta", "Δ to uncut", "+.2f"),
+        Column("gain", "gain", "+.2f"),
+        *(verdict if plan.splits else ()),
+        Column("train", "train accuracy %", ".2f"),
+        Column("polynomials", "polynomials", ","),
+        Column("monomials", "monomials", ","),
+        Column("head", f"head, {letter}", ".2f"),
+    )
+    return Findings((text,), (Table("choices", "Choices", columns, tuple(rows)),))
 
 
 Experiment("table-choices", "What the paper leaves open", "not in the paper", 11, _choices, _chosen)

@@ -108,10 +108,10 @@ class Table:
         rows: Iterable[Sequence[Value]],
     ) -> Table:
         """Make a table of cells in the order of its columns; a plain name is a column of text."""
-        made = tuple(Column(c) if isinstance(c, str) else c for c in columns)
-        names = [column.name for column in made]
+        typed = tuple(Column(c) if isinstance(c, str) else c for c in columns)
+        names = [column.name for column in typed]
         return cls(
-            id, caption, made, tuple(Row(dict(zip(names, row, strict=True))) for row in rows)
+            id, caption, typed, tuple(Row(dict(zip(names, row, strict=True))) for row in rows)
         )
 
     def __str__(self) -> str:
@@ -127,13 +127,13 @@ class Table:
 
     def parts(self) -> list[tuple[str | None, list[Row]]]:
         """Return rows by their section, in order; no heading is repeated."""
-        found: list[tuple[str | None, list[Row]]] = []
+        parts: list[tuple[str | None, list[Row]]] = []
         for row in self.rows:
             # A row without a section belongs to the one above it.
-            if not found or (row.section is not None and row.section != found[-1][0]):
-                found.append((row.section, []))
-            found[-1][1].append(row)
-        return found
+            if not parts or (row.section is not None and row.section != parts[-1][0]):
+                parts.append((row.section, []))
+            parts[-1][1].append(row)
+        return parts
 
 
 def facts_table(id: str, caption: str, facts: Iterable[tuple[str, object]]) -> Table:
