@@ -56,7 +56,7 @@ from vinets.networks.files import WEIGHTS as MODEL
 from vinets.networks.network import CutNetwork
 from vinets.networks.uncut import WEIGHTS, read_uncut
 from vinets.runs.compare import UNCUT, compare_heads, head_trials
-from vinets.runs.scratch import expectation, train_into
+from vinets.runs.scratch import train_into
 from vinets.runs.setup import Origin, Setup, SetupFiles
 from vinets.runs.store import Store
 from vinets.runs.trial import Trial
@@ -423,7 +423,7 @@ def recipes_table() -> Table:
             "recipe": f"`{name}`",
             "network": made.model,
             "epochs": made.recipe.epochs,
-            "expected": expectation(name) or "not measured yet",
+            "expected": pretrained.expectation(name) or "not measured yet",
         }
         if known is not None:
             where = known["machine"]["gpu"] or known["machine"]["processor"]

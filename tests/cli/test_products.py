@@ -91,24 +91,6 @@ def test_the_same_command_goes_on_to_the_same_network(call, base, products, tmp_
     assert all(torch.equal(t, theirs[k]) for k, t in ours.items())
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (
-            ["--train", "all"],
-            "--train must be 'classifier', 'coefficients', 'backbone' or 'last:N'",
-        ),
-        (["--views", 2], "--views is for a backbone that stays as it is"),
-        (["--factors", 6], "--factors must be an integer from 1 to 5"),
-        (["--backbone-rate", -1], "--backbone-rate must be"),
-    ],
-)
-def test_bad_values_are_refused_before_any_work(refused, base, tmp_path, options, message):
-    told = refused("build", base, *OPTIONS, *options, "--out", tmp_path / "net")
-    assert message in told
-    assert not (tmp_path / "net").exists()
-
-
 def test_a_head_brings_its_recipe_and_gives_way_to_options(call, base, tmp_path):
     sizes = ["--parameters", 3000, "--epochs", 1, "--batch-size", 64]
     done = call("build", base, *OPTIONS, *sizes, "--no-nesterov", "--out", tmp_path / "net")

@@ -20,7 +20,7 @@ from torch.optim import SGD
 
 from fuzz import mutations as m
 from vinets.algebra.polynomials import PolynomialSet
-from vinets.cli.config import read_config, write_config
+from vinets.cli.run_file import apply_run_file, write_run
 from vinets.core.files import read_json, write_json
 from vinets.core.plain import as_plain, from_plain
 from vinets.data import cifar, digits, idx_folder, npy_pair
@@ -258,16 +258,17 @@ def _trials(top: Path) -> Iterator[Reader]:
 def _runs(top: Path) -> Iterator[Reader]:
     """What commands write of themselves."""
     options = [
-        SimpleNamespace(name=name, opts=[f"--{name}"]) for name in ("data", "budget", "epochs")
+        SimpleNamespace(name=f"--{name}", children=(), tokens=["given"])
+        for name in ("data", "budget", "epochs")
     ]
     folder = top / "run"
     folder.mkdir()
-    write_config(folder, "compress", {"data": "digits", "budget": ["drop=1"], "epochs": 2}, "1")
+    write_run(folder, "compress", {"data": "digits", "budget": ["drop=1"], "epochs": 2}, "1")
     yield Reader(
         "run",
         folder,
         {"run.toml": m.toml_file},
-        lambda f: read_config(str(f / "run.toml"), "compress", options),
+        lambda f: apply_run_file(str(f / "run.toml"), "compress", options),
     )
     folder = top / "search"
     known = CostTable(costs={"uncut": Cost(100, 0.5)}, diverged={"t": "nan"})

@@ -43,9 +43,9 @@ class Domain:
 def option(default: Any, domain: Domain, help: str, **more: Any) -> Any:
     """A field of an :class:`Options` class; ``help`` is one line, for a reader of any page.
 
-    There may be ``more``: ``flag``, its name on the command line if that is not the field's;
-    ``shown``, the default in words, None to say nothing; ``result=False`` for options that change
-    no result, only how it is computed.
+    There may be ``more``: ``flag``, its name on the command line if that is not the field's, and
+    ``short`` ones; ``panel``, where that is not the class's; ``shown``, the default in words, None
+    to say nothing; ``result=False`` for options that change no result, only how it is computed.
     """
     return field(default=default, metadata={"domain": domain, "help": help, **more})
 
