@@ -104,7 +104,7 @@ def test_lines_of_version_0_2_are_refused_with_a_hint_and_new_ones_are_taken(ref
 def test_what_is_written_last_goes_first():
     arguments = parse(f"{BUILD} --cut 50% --cut -1 --psi 0.2 --psi 0.3".split()).bound.arguments
     assert (arguments["cut"], arguments["options"]) == (-1, {"psi": 0.3})
-    assert parse("bench a b --shape 3,32,32".split()).bound.arguments["shape"] == (3, 32, 32)
+    assert parse(["bench", "a", "b", "--shape", "3,32,32"]).bound.arguments["shape"] == (3, 32, 32)
 
 
 def test_the_help_lists_every_command(call):

@@ -22,7 +22,6 @@ from vinets.core.options import (
     optional,
     real,
     share,
-    text,
 )
 from vinets.core.settings import LatentOptions, SpeedOptions, TrainingOptions
 from vinets.heads import HEADS

@@ -116,10 +116,10 @@ def takes(*without: str) -> Callable[[Callable[..., None]], Callable[..., None]]
         for name, hint in hints.items():
             described = getattr(hint, "__metadata__", (None,))
             if isinstance(described[0], Options):
-                hints[name], defaults[name] = spread(*described, keep=dict), {}
+                hints[name], defaults[name] = spread(*described, keep=dict), {}  # type: ignore[misc]
             elif isinstance(hint, type) and issubclass(hint, Options):
                 hints[name] = spread(defaults.get(name, hint), without)
-                if all(one.default is not MISSING for one in fields(hint)):
+                if all(one.default is not MISSING for one in fields(hint)):  # type: ignore[arg-type]
                     defaults.setdefault(name, hint())
         command.__annotations__, command.__kwdefaults__ = hints, defaults
         return command
@@ -138,7 +138,7 @@ def spread(
     ``start`` is a class of options, or an object whose values are the defaults. The command gets
     the object that the options make of it, or a dict of them if ``keep`` is dict.
     """
-    kind = start if isinstance(start, type) else type(start)
+    kind: Any = start if isinstance(start, type) else type(start)
     members: list[Any] = []
     for one in fields(kind):
         if one.name in without or "domain" not in one.metadata:
