@@ -13,8 +13,8 @@ from vinets.cli.shared import (
     DataOptions,
     Shape,
     note,
-    print_json,
     seed_and_device,
+    show,
 )
 from vinets.core.options import option, optional, text
 from vinets.core.settings import ExportOptions
@@ -56,7 +56,7 @@ def export(
     """
     from vinets.core.checks import format_bytes
     from vinets.export import export_network
-    from vinets.report import Column, Row, Table, print_table
+    from vinets.report import Column, Row, Table
     from vinets.runs.opening import open_to_export
 
     device = seed_and_device(common)
@@ -65,9 +65,6 @@ def export(
         network, out, exporting=exporting, data=split, device=device, seed=common.seed
     )
     note(f"Written to {out}", common.quiet)
-    if common.json:
-        print_json(report.to_dict())
-        return
     columns = [
         Column("format"),
         Column("size"),
@@ -86,4 +83,5 @@ def export(
             Column("accuracy", "file's accuracy", ".2%"),
             Column("change", "Δ points", "+.2f"),
         ]
-    print_table(Table("export", str(report.path), tuple(columns), (Row(row),)))
+    table = Table("export", str(report.path), tuple(columns), (Row(row),))
+    show(common, report.to_dict(), table)

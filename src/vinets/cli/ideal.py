@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from vinets.cli.parameters import parameter, takes
-from vinets.cli.shared import DATA, OUTPUT, CommonOptions, note, print_json
+from vinets.cli.shared import DATA, OUTPUT, CommonOptions, note, show
 from vinets.core.options import Options, option, optional, text, whole
 from vinets.core.settings import IdealOptions
 
@@ -73,25 +73,24 @@ def ideal(
         finding, max_degree=finding.max_degree, n_samples=table.samples, random_state=common.seed
     )
     points = read_points(file, table.label)
-    shown: set[str] = set()
+    noted: set[str] = set()
 
-    def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+    def tell(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
         # once, and not that nothing was found, which is said on stdout
-        if str(message) not in shown and not issubclass(category, NoGeneratorsWarning):
-            shown.add(str(message))
+        if str(message) not in noted and not issubclass(category, NoGeneratorsWarning):
+            noted.add(str(message))
             note(f"Note: {message}", common.quiet)
 
     with warnings.catch_warnings():
         warnings.simplefilter("always")
-        warnings.showwarning = show
+        warnings.showwarning = tell
         fitted = fit_points(points, model, table.scale, common.device)
     if out is not None:
         fitted.save(out)
     summaries = fitted.summaries(None if everything or common.json else first)
-    if common.json:
-        facts = {"file": str(file), "algorithm": type(model).__name__, "psi": finding.psi}
-        facts |= {"variables": points.names, "scaling": fitted.scaling, "ideals": summaries}
-        print_json(facts)
+    facts = {"file": str(file), "algorithm": type(model).__name__, "psi": finding.psi}
+    facts |= {"variables": points.names, "scaling": fitted.scaling, "ideals": summaries}
+    if not show(common, facts):
         return
     for summary in summaries:
         print("\n".join(_lines(summary)))

@@ -26,9 +26,9 @@ from vinets.cli.shared import (
     UncutName,
     WorkerOptions,
     note,
-    note_normalisation,
+    open_data,
     opened_again,
-    print_json,
+    show,
     watching,
 )
 from vinets.core.files import locked
@@ -108,7 +108,7 @@ def train(
     from vinets.data import load_data
     from vinets.data.images import augment_by, normalise_by
     from vinets.measure.doubt import AccuracyWarning, low_accuracy_sentence
-    from vinets.report import Column, Row, Table, print_table
+    from vinets.report import Column, Row, Table
     from vinets.runs.scratch import recipe_called, recipe_for, train_into
 
     if recipe is None and (model is None or not reading.data):
@@ -131,9 +131,6 @@ def train(
     sentence = low_accuracy_sentence(model, right, tested_on, len(split.test.classes), stated=right)
     if sentence is not None:
         warnings.warn(sentence, AccuracyWarning, stacklevel=2)
-    if common.json:
-        print_json({"out": str(out)} | as_plain(run))
-        return
     columns = (
         Column("parameters", format=","),
         Column("accuracy", format=".2%"),
@@ -142,7 +139,9 @@ def train(
         Column("seconds", format=".1f"),
     )
     values = run.test | {"parameters": run.parameters, "seconds": run.seconds}
-    print_table(Table("training", f"{model} on {split.name}", columns, (Row(values),)))
+    table = Table("training", f"{model} on {split.name}", columns, (Row(values),))
+    if not show(common, {"out": str(out)} | as_plain(run), table):
+        return
     if recipe is not None and not settings and (words := pretrained.expectation(recipe)):
         note(f"The recipe is known to reach {words}.", common.quiet)
     again = replace(reading, data=data).words(DataOptions)
@@ -215,20 +214,15 @@ def build(
     """
     from vinets.data.sources import limit_source
     from vinets.networks.network import CutNetwork
-    from vinets.report import print_table
     from vinets.runs.compare import compare_heads, head_trials
     from vinets.runs.comparison import comparison_table, remarks
-    from vinets.runs.opening import open_uncut, require_weights
     from vinets.runs.setup import Origin
 
     given = options, recipe, latents
     head_trials(_trial(head, None, cut, *given), baselines=baselines)  # complains before any work
-    opened, _, split = open_uncut(model, **reading.keywords())
+    opened, split = open_data(model, reading, common, uncut=True)
     trial = _trial(head, opened.architecture, cut, *given)
     trial = replace(trial, timing=timing, seed=common.seed)
-    require_weights(opened, reading.data)
-    assert split is not None  # --data is required
-    note_normalisation(opened, split, common.quiet)
     with locked(out, wait=common.wait), watching(common.quiet) as progress:
         result = compare_heads(
             opened.network,
@@ -243,12 +237,10 @@ def build(
     if half:
         uncut = opened.network.cpu() if opened.architecture is None else None
         CutNetwork.from_pretrained(out, backbone=uncut).half().save_pretrained(out)
-    if common.json:
-        print_json(result)
-        return
-    if result.comparison.build is not None:
+    if result.comparison.build is not None and not common.json:
         note(str(result.comparison.build), common.quiet)
-    print_table(comparison_table(result.comparison))
+    if not show(common, result, comparison_table(result.comparison)):
+        return
     for sentence in remarks(result.comparison):
         note(sentence, common.quiet)
     read = replace(reading, weights=None)  # the folder has its own
@@ -365,8 +357,6 @@ def compress(
     Example: vinets compress out/resnet18 --data cifar10:data --budget params=10% --budget
     latency=50%@cpu --out out/small
     """
-    from vinets.report import print_table
-    from vinets.runs.opening import open_uncut, require_weights
     from vinets.runs.setup import Origin
     from vinets.search import CommandWords, parse_budget
     from vinets.search import compress as search_for
@@ -375,21 +365,15 @@ def compress(
     from vinets.search.rounds import Search
 
     wanted, jobs = parse_budget(budget), workers.jobs_or_cluster
-    opened, _, split = open_uncut(model, **reading.keywords())
-    require_weights(opened, reading.data)
-    assert split is not None  # --data is required
-    note_normalisation(opened, split, common.quiet)
+    opened, split = open_data(model, reading, common, uncut=True)
     network = opened.network
     chosen: dict[str, Any] = {"seed": common.seed, "device": common.device}
     if dry_run:
         with watching(common.quiet) as progress:
             setup, _ = divide(network, split, searching.limit, **chosen)
             plan = Search(setup, wanted, out, searching, common.seed, progress=progress).plan()
-        if common.json:
-            print_json(plan)
-            return
-        print_table(plan_table(plan))
-        print(plan)
+        if show(common, plan, plan_table(plan)):
+            print(plan)
         return
     words = CommandWords(
         model=model,
@@ -412,10 +396,8 @@ def compress(
             progress=progress,
             **chosen,
         )
-    if common.json:
-        print_json(result)
+    if not show(common, result, result.table):
         return
-    print_table(result.table)
     print(result)
     print("\nTo make each again:")
     for line in command_lines(result):

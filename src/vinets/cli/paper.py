@@ -14,7 +14,7 @@ from vinets.cli.shared import (
     FolderOptions,
     OutputOptions,
     WorkerOptions,
-    print_json,
+    show,
     watching,
 )
 from vinets.core.files import locked
@@ -83,7 +83,7 @@ def reproduce(
     from vinets.paper.reproduce import reproduce as carry_out
     from vinets.report import print_page
 
-    def show(result: ExperimentResult) -> None:
+    def report_on(result: ExperimentResult) -> None:
         if not common.json and (result.tables or result.figures):  # stdout is for JSON alone
             print_page(result_in_short(result), f"Its figures are in {out / 'figures'}.")
             print()
@@ -101,12 +101,10 @@ def reproduce(
             device=common.device,
             command=["vinets", *sys.argv[1:]],
             progress=progress,
-            show=show,
+            show=report_on,
         )
-    if common.json:
-        print_json({"results": paths})
-        return
-    print("\n".join(map(str, paths)))
+    if show(common, {"results": paths}):
+        print("\n".join(map(str, paths)))
 
 
 @takes()
@@ -147,8 +145,6 @@ def report(
     )
     # A text of JSON may hold half a pair of surrogates, which no file can.
     write_text(page, html(shown).encode("utf-8", "replace").decode("utf-8"))
-    if common.json:
-        names = [experiment.experiment for experiment in experiments]
-        print_json({"page": str(page), "experiments": names})
-        return
-    print(page)
+    names = [experiment.experiment for experiment in experiments]
+    if show(common, {"page": str(page), "experiments": names}):
+        print(page)

@@ -27,6 +27,7 @@ from vinets.core.progress import Bars, Lines, Progress, Silent
 
 if TYPE_CHECKING:
     from vinets.data import DataSplit
+    from vinets.report import Table
     from vinets.runs.opening import Opened
 
 DATA, RUNNING, OUTPUT = "Data", "Running", "Output"
@@ -265,27 +266,50 @@ def seed_and_device(common: CommonOptions) -> Any:
     return resolve_device("vinets", common.device)
 
 
+def open_data(
+    net: str, reading: DataOptions, common: OutputOptions, *, uncut: bool = False
+) -> tuple[Opened, DataSplit]:
+    """Open a network with weights and the data that is named; it is uncut if that is wanted.
+
+    How images are normalised is told where neither the user nor the folder of a network did.
+    """
+    from vinets.data import ImageSource
+    from vinets.runs.opening import open_uncut, open_with_data, require_weights
+
+    if uncut:
+        opened, _, split = open_uncut(net, **reading.keywords())
+        assert split is not None  # data is named
+    else:
+        opened, split = open_with_data(net, **reading.keywords())
+    require_weights(opened, reading.data)
+    if opened.told_by and isinstance(split.train, ImageSource):
+        used = split.train.preprocessing
+        mean, std = (", ".join(f"{v:g}" for v in values) for values in (used.mean, used.std))
+        note(
+            f"Images are normalised as {opened.told_by} tells, by mean {mean} and std {std}; "
+            "--mean and --std change that.",
+            common.quiet,
+        )
+    return opened, split
+
+
 def note(text: str, quiet: bool = False) -> None:
     """Say something on stderr."""
     if not quiet:
         print(text, file=sys.stderr)
 
 
-def note_normalisation(opened: Opened, data: DataSplit, quiet: bool) -> None:
-    """Say how images are normalised, where neither the user nor the folder of a network did."""
-    from vinets.data import ImageSource
+def show(common: OutputOptions, values: Any, *tables: Table) -> bool:
+    """Print tables or, with --json, values as one JSON object; return whether it was tables.
 
-    if opened.told_by and isinstance(data.train, ImageSource):
-        used = data.train.preprocessing
-        mean, std = (", ".join(f"{v:g}" for v in values) for values in (used.mean, used.std))
-        note(
-            f"Images are normalised as {opened.told_by} tells, by mean {mean} and std {std}; "
-            "--mean and --std change that.",
-            quiet,
-        )
+    What is not a finite number becomes null.
+    """
+    if common.json:
+        escaped = "utf" not in (getattr(sys.stdout, "encoding", None) or "utf-8").lower()
+        print(json.dumps(as_plain(values), indent=2, ensure_ascii=escaped, allow_nan=False))
+    else:
+        from vinets.report import print_table
 
-
-def print_json(values: Any) -> None:
-    """Print one JSON object on stdout; what is not a finite number becomes null."""
-    escaped = "utf" not in (getattr(sys.stdout, "encoding", None) or "utf-8").lower()
-    print(json.dumps(as_plain(values), indent=2, ensure_ascii=escaped, allow_nan=False))
+        for table in tables:
+            print_table(table)
+    return not common.json

@@ -22,9 +22,9 @@ from vinets.cli.shared import (
     NetworkName,
     UncutName,
     note,
-    note_normalisation,
-    print_json,
+    open_data,
     seed_and_device,
+    show,
     watching,
 )
 from vinets.core.options import option, optional, text, whole
@@ -133,10 +133,9 @@ def theory(
         write_json(out / "theory.json", {"command": command, "machine": about} | facts)
         write_text(out / "theory.html", html(page))
         note(f"Written to {out}: theory.json, theory.html", common.quiet)
-    if common.json:
-        print_json(facts)
-        return
-    print_page(page, FIGURES_HINT if out is None else f"The figures are in {out / 'theory.html'}.")
+    if show(common, facts):
+        hint = FIGURES_HINT if out is None else f"The figures are in {out / 'theory.html'}."
+        print_page(page, hint)
 
 
 @takes()
@@ -178,14 +177,11 @@ def ood(
 
     Example: vinets ood out/base --data digits --ood noise --ood textures
     """
-    from vinets.report import Column, Row, Table, print_table
-    from vinets.runs.opening import open_with_data, require_weights
+    from vinets.report import Column, Row, Table
     from vinets.scores.detect import compare_scores, ood_images
 
     device = seed_and_device(common)
-    opened, split = open_with_data(net, **reading.keywords())
-    require_weights(opened)
-    note_normalisation(opened, split, common.quiet)
+    opened, split = open_data(net, reading, common)
     preprocessing = getattr(split.test, "preprocessing", None)  # only sources of images have one
     if preprocessing is None:
         raise ValueError(f"{reading.data} has no images, which vinets ood is for.")
@@ -201,9 +197,6 @@ def ood(
             seed=common.seed,
             progress=progress,
         )
-    if common.json:
-        print_json({"network": net, "data": reading.data, "scores": scores})
-        return
     columns = [Column("score")]
     for k, spec in enumerate(others):
         columns.append(Column(f"auroc_{k}", f"{spec}: AUROC", ".1f", better="higher"))
@@ -216,7 +209,8 @@ def ood(
             values |= {f"auroc_{k}": 100 * one.auroc, f"fpr_{k}": 100 * one.fpr95}
         rows.append(Row(values))
     caption = f"{opened.name}: {split.name} against other images"
-    print_table(Table("ood", caption, tuple(columns), tuple(rows)))
+    table = Table("ood", caption, tuple(columns), tuple(rows))
+    show(common, {"network": net, "data": reading.data, "scores": scores}, table)
 
 
 @dataclass(frozen=True)
@@ -304,10 +298,8 @@ def explain(
     if out is not None:
         write_text(out, html(page))
         note(f"Written to {out}", common.quiet)
-    if common.json:
-        print_json({"network": net, "image": str(image), "explanation": explanation})
-        return
-    print_page(page, MAPS_HINT if out is None else f"The pictures are in {out}.")
+    if show(common, {"network": net, "image": str(image), "explanation": explanation}):
+        print_page(page, MAPS_HINT if out is None else f"The pictures are in {out}.")
 
 
 def _recorded(net: str, reading: ExplainedDataOptions) -> ExplainedDataOptions:

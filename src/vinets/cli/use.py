@@ -18,9 +18,9 @@ from vinets.cli.shared import (
     DataOptions,
     NetworkName,
     Shape,
-    note_normalisation,
-    print_json,
+    open_data,
     seed_and_device,
+    show,
     watching,
 )
 from vinets.core.options import whole
@@ -55,7 +55,7 @@ def cuts(
     from vinets.core.device import each
     from vinets.latent.cut import cut_points
     from vinets.models import PRESETS
-    from vinets.report import Column, Row, Table, print_table
+    from vinets.report import Column, Row, Table
     from vinets.runs.opening import open_uncut
     from vinets.search.space import choose_cuts
 
@@ -70,12 +70,8 @@ def cuts(
         raise ValueError(f"No cut of {opened.name} has {match!r} in its name.")
     parameters = sum(p.numel() for p in opened.network.parameters())
     tried = {p.name for p in choose_cuts(known, parameters)}
-    if common.json:
-        listed = [
-            asdict(p) | {"preset": marks.get(p.name), "tried": p.name in tried} for p in points
-        ]
-        print_json({"model": model, "architecture": opened.architecture, "points": listed})
-        return
+    listed = [asdict(p) | {"preset": marks.get(p.name), "tried": p.name in tried} for p in points]
+    facts = {"model": model, "architecture": opened.architecture, "points": listed}
     if match is None and not every:
         points = [p for p in points if p.name in tried or p.name in marks] or points
     columns = (
@@ -91,8 +87,8 @@ def cuts(
         Row(asdict(p) | {"shape": "×".join(map(str, p.shape)), "preset": marks.get(p.name, "")})
         for p in points
     )
-    print_table(Table("cuts", "Cuts, from the input to the output", columns, rows))
-    if len(points) < len(known) and match is None and not common.quiet:
+    shown = show(common, facts, Table("cuts", "Cuts, from the input to the output", columns, rows))
+    if shown and len(points) < len(known) and match is None and not common.quiet:
         print(
             f"{len(points)} of {len(known)} cuts: those that vinets compress tries"
             f"{', and those of the paper' if marks else ''}. --all shows every one."
@@ -122,14 +118,10 @@ def evaluate(
     from vinets.core.checks import one_of
     from vinets.measure import evaluate as measure
     from vinets.measure.doubt import warn_of_low_accuracy
-    from vinets.report import print_table
-    from vinets.runs.opening import open_with_data, require_weights
 
     device = seed_and_device(common)
     one_of("vinets", "part", part, ("test", "train"))
-    opened, split = open_with_data(net, **reading.keywords())
-    require_weights(opened, reading.data)
-    note_normalisation(opened, split, common.quiet)
+    opened, split = open_data(net, reading, common)
     source = split.test if part == "test" else split.train
     with watching(common.quiet) as progress:
         progress.start(f"evaluating {opened.name}", len(source))
@@ -147,12 +139,8 @@ def evaluate(
         warn_of_low_accuracy(
             opened.name, opened.network, source, evaluation.accuracy, opened.stated, device
         )
-    if common.json:
-        facts = {"network": net, "data": reading.data, "part": part, "classes": classes}
-        print_json(facts | evaluation.to_dict())
-        return
-    print_table(evaluation.table)
-    print_table(evaluation.by_class)
+    facts = {"network": net, "data": reading.data, "part": part, "classes": classes}
+    show(common, facts | evaluation.to_dict(), evaluation.table, evaluation.by_class)
 
 
 @takes("warmup")
@@ -188,7 +176,6 @@ def bench(
     Example: vinets bench out/base out/small small-int8.onnx --batch-sizes 1,256
     """
     from vinets.measure import bench as measure
-    from vinets.report import print_table
     from vinets.runs.opening import noise_like, open_side_by_side
 
     seed_and_device(common)
@@ -205,11 +192,7 @@ def bench(
             formats=formats,
         )
         progress.advance(1)
-    if common.json:
-        print_json(comparison.to_dict())
-        return
-    print_table(comparison.speed_table)
-    print_table(comparison.size_table)
+    show(common, comparison.to_dict(), comparison.speed_table, comparison.size_table)
 
 
 @takes()
@@ -245,7 +228,7 @@ def predict(
     Example: vinets predict vinets/digits-cnn-products
     """
     from vinets.data.folders import image_files
-    from vinets.report import Column, Table, print_table
+    from vinets.report import Column, Table
     from vinets.runs.opening import open_network
     from vinets.runs.predicting import predict_images
 
@@ -260,13 +243,11 @@ def predict(
         predictions = predict_images(
             opened, files, top=top, batch_size=batch_size, device=device, progress=progress
         )
-    if common.json:
-        print_json({"network": net, "predictions": predictions})
-        return
     rows = [
         (one.path if rank == 0 else "", guess.name, guess.probability)
         for one in predictions
         for rank, guess in enumerate(one.classes)
     ]
     columns = [Column("image"), Column("class"), Column("probability", format=".2%")]
-    print_table(Table.from_rows("predictions", f"What {opened.name} says", columns, rows))
+    table = Table.from_rows("predictions", f"What {opened.name} says", columns, rows)
+    show(common, {"network": net, "predictions": predictions}, table)
