@@ -95,30 +95,34 @@ def parse(words: Sequence[str]) -> Call:
     if words and words[0] in GONE:
         raise ValueError(f"vinets {words[0]} is no command any more. {GONE[words[0]]}")
     arguments: list[Any] = []
+    refuse: Callable[[str], Any] = str  # complains about options that are known elsewhere
+    if words[:1] == ["build"]:
+        from vinets.cli import make
+
+        make.choose_head(words)
+        refuse = make.refuse_option
 
     def read_config(app: App, commands: tuple[str, ...], collection: Any) -> None:
         arguments.extend(collection)
         for one in collection:
             if "--config" in one.names and one.tokens:
-                apply_run_file(one.tokens[-1].value, commands[0], collection, *refuse)
+                apply_run_file(one.tokens[-1].value, commands[0], collection, refuse)
 
-    refuse: list[Callable[[str], None]] = []
-    if words[:1] == ["build"]:
-        from vinets.cli import make
-
-        make.choose_head(words)
-        refuse.append(make.refuse_option)
     app = program(words[0] if words else "")
     app.config = (read_config,)
-    if len(words) < 2 and not any(word.startswith("-") for word in words):
+    if is_bare(words):
         words = [*words, "--help"]
     try:
         command, bound, _ = app.parse_args(list(words), exit_on_error=False, print_error=False)
     except UnknownOptionError as error:
-        for look in refuse:
-            look(error.token.keyword or "")
+        refuse(error.token.keyword or "")
         raise
     return Call(command, bound, arguments)
+
+
+def is_bare(words: Sequence[str]) -> bool:
+    """Return whether a line says nothing but a command: it gets its help."""
+    return len(words) < 2 and not any(word.startswith("-") for word in words)
 
 
 def run(words: Sequence[str]) -> int:
@@ -129,6 +133,7 @@ def run(words: Sequence[str]) -> int:
             _show_doubts()
             call = parse(words)
             call.command(*call.bound.args, **call.bound.kwargs)
+        sys.stdout.flush()
         out = call.bound.arguments.get("out")
         if isinstance(out, Path) and out.is_dir() and not call.bound.arguments.get("dry_run"):
             from vinets import __version__
@@ -146,7 +151,7 @@ def run(words: Sequence[str]) -> int:
             raise
         print(f"Error: {as_written(text, call.arguments if call else ())}", file=sys.stderr)
         return REFUSED
-    return REFUSED if words == list(words)[:1] and not any(w.startswith("-") for w in words) else 0
+    return REFUSED if is_bare(words) else 0
 
 
 def _show_doubts() -> None:

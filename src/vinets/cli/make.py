@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 import sys
 import warnings
@@ -161,7 +160,6 @@ GONE = {
     "--preset": "Name the network and pass --cut; --head products makes what was best.",
     "--tune": "Write --train backbone or --train last:N instead.",
     "--head-parameters": "Write --parameters instead.",
-    "--epochs 0": "Heads that need no training are made by --head closed.",
 }
 """Options of version 0.2, and what is written in their place."""
 
@@ -284,13 +282,19 @@ def choose_head(words: Sequence[str]) -> None:
     """Let ``build`` take the options of the head that a line names, or its file of options."""
     from vinets.heads import HEADS
 
-    line = " ".join(words).replace("=", " ")
-    for option_, hint in GONE.items():
-        if re.search(rf" {option_}( |$)", line):
-            raise ValueError(f"{option_} is no option any more. {hint}")
-    named, file = (re.search(rf" {flag} (\S+)", line) for flag in ("--head", "--config"))
-    recorded = {} if named or not file else read_run(file[1])
-    kind = HEADS[named[1] if named else str(recorded.get("head", DEFAULT_HEAD))]
+    for word in words:
+        name = word.partition("=")[0]
+        if name in GONE:
+            raise ValueError(f"{name} is no option any more. {GONE[name]}")
+    if _value(words, "--epochs") == "0":
+        raise ValueError(
+            "--epochs 0 is no option any more. Heads that need no training are made by --head "
+            "closed."
+        )
+    head, file = _value(words, "--head"), _value(words, "--config")
+    if head is None:
+        head = str(read_run(file).get("head", DEFAULT_HEAD)) if file else DEFAULT_HEAD
+    kind = HEADS[head]
     training = TrainingOptions(**kind.training_defaults)
     # The recipe has the seed of the command; what a baseline is like is not said on a line.
     for name, start in (
@@ -299,7 +303,15 @@ def choose_head(words: Sequence[str]) -> None:
         ("recipe", training),
     ):
         build.__annotations__[name] = spread(start, ("seed", "like"), keep=dict)
-        build.__kwdefaults__[name] = {}
+        build.__kwdefaults__ = {**(build.__kwdefaults__ or {}), name: {}}
+
+
+def _value(words: Sequence[str], flag: str) -> str | None:
+    """Return what the words of a line give an option, before they are parsed."""
+    for word, following in zip(words, [*words[1:], None], strict=True):
+        if word == flag or word.startswith(f"{flag}="):
+            return word.partition("=")[2] if "=" in word else following
+    return None
 
 
 def refuse_option(flag: str) -> None:

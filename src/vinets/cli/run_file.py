@@ -32,7 +32,7 @@ def apply_run_file(
     path: str,
     command: str,
     arguments: Iterable[Any],
-    refuse: Callable[[str], None] = lambda flag: None,
+    refuse: Callable[[str], Any] = str,
 ) -> None:
     """Let a file say what the command line does not; ``refuse`` may know an unknown option."""
     values = read_run(path)
