@@ -42,7 +42,7 @@ def export(
     out: Annotated[Path, parameter(OUTPUT, "File to write; it ends in {export suffixes}.")],
     exporting: ExportOptions,
     shape: Shape = None,
-    reading: ExportDataOptions,
+    data_options: ExportDataOptions,
     common: CommonOptions,
 ) -> None:
     """Write a network, cut or whole, for other runtimes: ONNX or torch.export.
@@ -60,7 +60,7 @@ def export(
     from vinets.runs.opening import open_to_export
 
     device = seed_and_device(common)
-    network, split = open_to_export(net, shape=shape, **reading.keywords())
+    network, split = open_to_export(net, shape=shape, **data_options.keywords())
     report = export_network(
         network, out, exporting=exporting, data=split, device=device, seed=common.seed
     )

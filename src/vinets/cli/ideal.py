@@ -39,7 +39,7 @@ def ideal(
     /,
     *,
     table: PointOptions,
-    finding: IdealOptions = POINT_IDEALS,
+    options: IdealOptions = POINT_IDEALS,
     first: Annotated[int, parameter(OUTPUT, "Generators to print of every ideal.", whole(0))] = 10,
     everything: Annotated[bool, parameter(OUTPUT, "Print all generators.", None, "--all")] = False,
     out: Annotated[
@@ -70,7 +70,7 @@ def ideal(
     if out is not None and out.suffix != ".safetensors":
         raise ValueError(f"--out must end in .safetensors. Got {str(out)!r} instead.")
     model = make_ideal(
-        finding, max_degree=finding.max_degree, n_samples=table.samples, random_state=common.seed
+        options, max_degree=options.max_degree, n_samples=table.samples, random_state=common.seed
     )
     points = read_points(file, table.label)
     noted: set[str] = set()
@@ -88,7 +88,7 @@ def ideal(
     if out is not None:
         fitted.save(out)
     summaries = fitted.summaries(None if everything or common.json else first)
-    facts = {"file": str(file), "algorithm": type(model).__name__, "psi": finding.psi}
+    facts = {"file": str(file), "algorithm": type(model).__name__, "psi": options.psi}
     facts |= {"variables": points.names, "scaling": fitted.scaling, "ideals": summaries}
     if not show(common, facts):
         return

@@ -88,7 +88,7 @@ def train(
             completer=lambda context: RECIPES,
         ),
     ] = None,
-    reading: RecipeDataOptions,
+    data_options: RecipeDataOptions,
     out: Annotated[Path, parameter(OUTPUT, "Folder for the network.")],
     settings: Annotated[dict[str, Any], BACKBONE, NOT_OF_UNCUT, _recipe_default],
     common: FolderOptions,
@@ -110,11 +110,11 @@ def train(
     from vinets.report import Column, Row, Table
     from vinets.runs.scratch import recipe_called, recipe_for, train_into
 
-    if recipe is None and (model is None or not reading.data):
+    if recipe is None and (model is None or not data_options.data):
         raise ValueError(
             "Pass --model and --data, or --recipe, which has both, such as --recipe digits-cnn."
         )
-    data, start = reading.data, recipe_for(model or "")
+    data, start = data_options.data, recipe_for(model or "")
     if recipe is not None:
         known = recipe_called(recipe)
         if model is not None and model != known.model:
@@ -122,8 +122,12 @@ def train(
         model, data, start = known.model, data or known.data, known.recipe
     assert model is not None
     chosen = replace(start, **settings, seed=common.seed)
-    split = load_data(data, seed=reading.split_seed, size=reading.size)
-    split = augment_by(normalise_by(split, reading.mean, reading.std), reading.flip, reading.crop)
+    split = load_data(data, seed=data_options.split_seed, size=data_options.size)
+    split = augment_by(
+        normalise_by(split, data_options.mean, data_options.std),
+        data_options.flip,
+        data_options.crop,
+    )
     with locked(out, wait=common.wait), watching(common.quiet) as progress:
         run = train_into(out, model, split, recipe=chosen, device=common.device, progress=progress)
     tested_on, right = len(split.test), run.test["accuracy"]
@@ -143,7 +147,7 @@ def train(
         return
     if recipe is not None and not settings and (words := pretrained.expectation(recipe)):
         note(f"The recipe is known to reach {words}.", common.quiet)
-    again = replace(reading, data=data).words(DataOptions)
+    again = replace(data_options, data=data).words(DataOptions)
     line = shlex.join((opened_again(out, model), *again))
     note(
         f"Saved in {out}. Next: vinets compress {line} --budget drop=1 --out out/small",
@@ -169,7 +173,7 @@ def build(
     model: UncutName,
     /,
     *,
-    reading: TrainingDataOptions,
+    data_options: TrainingDataOptions,
     cut: Annotated[str | int, parameter(DATA, CUT_HELP, CUT)],
     out: Annotated[Path, parameter(OUTPUT, "Folder for the network and its results.")],
     head: Annotated[str, parameter(RUNNING, "The head behind the cut: {heads}.")] = DEFAULT_HEAD,
@@ -218,7 +222,7 @@ def build(
 
     given = options, recipe, latents
     head_trials(_trial(head, None, cut, *given), baselines=baselines)  # complains before any work
-    opened, split = open_data(model, reading, common, uncut=True)
+    opened, split = open_data(model, data_options, common, uncut=True)
     trial = _trial(head, opened.architecture, cut, *given)
     trial = replace(trial, timing=timing, seed=common.seed)
     with locked(out, wait=common.wait), watching(common.quiet) as progress:
@@ -241,7 +245,7 @@ def build(
         return
     for sentence in remarks(result.comparison):
         note(sentence, common.quiet)
-    read = replace(reading, weights=None)  # the folder has its own
+    read = replace(data_options, weights=None)  # the folder has its own
     again = shlex.join((opened_again(out, model), *read.words(DataOptions)))
     note(f"Saved in {out}. Next: vinets evaluate {again}", common.quiet)
 
@@ -338,7 +342,7 @@ def compress(
     model: UncutName,
     /,
     *,
-    reading: TrainingDataOptions,
+    data_options: TrainingDataOptions,
     budget: Annotated[
         list[str],
         parameter(
@@ -377,7 +381,7 @@ def compress(
     from vinets.search.rounds import Search
 
     wanted, jobs = parse_budget(budget), workers.jobs_or_cluster
-    opened, split = open_data(model, reading, common, uncut=True)
+    opened, split = open_data(model, data_options, common, uncut=True)
     network = opened.network
     chosen: dict[str, Any] = {"seed": common.seed, "device": common.device}
     if dry_run:
@@ -389,8 +393,8 @@ def compress(
         return
     words = CommandWords(
         model=model,
-        data=reading.words(DataOptions),
-        augment=reading.words()[len(reading.words(DataOptions)) :],
+        data=data_options.words(DataOptions),
+        augment=data_options.words()[len(data_options.words(DataOptions)) :],
         device=() if common.device == "auto" else ("--device", common.device),
         out=str(out),
         saved=opened_again(out, model),

@@ -267,7 +267,7 @@ def seed_and_device(common: CommonOptions) -> Any:
 
 
 def open_data(
-    net: str, reading: DataOptions, common: OutputOptions, *, uncut: bool = False
+    net: str, data_options: DataOptions, common: OutputOptions, *, uncut: bool = False
 ) -> tuple[Opened, DataSplit]:
     """Open a network with weights and the data that is named; it is uncut if that is wanted.
 
@@ -277,11 +277,11 @@ def open_data(
     from vinets.runs.opening import open_uncut, open_with_data, require_weights
 
     if uncut:
-        opened, _, split = open_uncut(net, **reading.keywords())
+        opened, _, split = open_uncut(net, **data_options.keywords())
         assert split is not None  # data is named
     else:
-        opened, split = open_with_data(net, **reading.keywords())
-    require_weights(opened, reading.data)
+        opened, split = open_with_data(net, **data_options.keywords())
+    require_weights(opened, data_options.data)
     if opened.told_by and isinstance(split.train, ImageSource):
         used = split.train.preprocessing
         mean, std = (", ".join(f"{v:g}" for v in values) for values in (used.mean, used.std))

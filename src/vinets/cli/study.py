@@ -65,7 +65,7 @@ def theory(
     vinet: Annotated[
         Path | None, parameter(DATA, "Folder of a network that vinets build made of MODEL there.")
     ] = None,
-    reading: MarginOptions,
+    data_options: MarginOptions,
     components: Annotated[
         int,
         parameter(AdviceOptions.panel, "Principal components, where there is no --vinet.", whole()),
@@ -96,9 +96,9 @@ def theory(
     from vinets.theory.page import theory_page
 
     device = seed_and_device(common)
-    if reading.data is not None and reading.shape is not None:
+    if data_options.data is not None and data_options.shape is not None:
         raise ValueError("Pass --shape or --data, because --data gives the shape as well.")
-    keywords = reading.keywords()
+    keywords = data_options.keywords()
     del keywords["examples"]  # they are for the margins, and not for opening
     opened, example, split = open_uncut(model, **keywords)
     require_weights(opened)
@@ -111,7 +111,7 @@ def theory(
         network = open_cut(vinet, made_of=opened)
         check_inputs(Opened(str(vinet), network), example)
     where = cut if cut is not None else network.record.cut if network is not None else ""
-    drawn = None if split is None else draw_from(split.train, reading.examples, common.seed)
+    drawn = None if split is None else draw_from(split.train, data_options.examples, common.seed)
     with watching(common.quiet) as progress:
         progress.start(f"norms of {opened.name}", 1)
         result = study(
@@ -126,7 +126,11 @@ def theory(
         )
         progress.advance(1)
     about, command = machine(common.device), shlex.join(["vinets", *sys.argv[1:]])
-    named = {"model": model, "vinet": None if vinet is None else str(vinet), "data": reading.data}
+    named = {
+        "model": model,
+        "vinet": None if vinet is None else str(vinet),
+        "data": data_options.data,
+    }
     facts = as_plain(named | result.to_dict())
     page = theory_page(result, f"Spectral complexity of {opened.name}", command, about)
     if out is not None:
@@ -143,7 +147,7 @@ def ood(
     net: NetworkName,
     /,
     *,
-    reading: DataOptions,
+    data_options: DataOptions,
     ood: Annotated[
         list[str],
         parameter(
@@ -181,10 +185,10 @@ def ood(
     from vinets.scores.detect import compare_scores, ood_images
 
     device = seed_and_device(common)
-    opened, split = open_data(net, reading, common)
+    opened, split = open_data(net, data_options, common)
     preprocessing = getattr(split.test, "preprocessing", None)  # only sources of images have one
     if preprocessing is None:
-        raise ValueError(f"{reading.data} has no images, which vinets ood is for.")
+        raise ValueError(f"{data_options.data} has no images, which vinets ood is for.")
     others = {spec: ood_images(spec, preprocessing, count, common.seed) for spec in ood}
     with watching(common.quiet) as progress:
         scores = compare_scores(
@@ -210,7 +214,7 @@ def ood(
         rows.append(Row(values))
     caption = f"{opened.name}: {split.name} against other images"
     table = Table("ood", caption, tuple(columns), tuple(rows))
-    show(common, {"network": net, "data": reading.data, "scores": scores}, table)
+    show(common, {"network": net, "data": data_options.data, "scores": scores}, table)
 
 
 @dataclass(frozen=True)
@@ -231,7 +235,7 @@ def explain(
     image: Annotated[Path, parameter(None, "An image.")],
     /,
     *,
-    reading: ExplainedDataOptions,
+    data_options: ExplainedDataOptions,
     against: Annotated[
         str | None,
         parameter(OUTPUT, "Class to compare with.", shown="the likeliest other one"),
@@ -266,11 +270,11 @@ def explain(
     device = seed_and_device(common)
     if out is not None and out.is_dir():
         raise ValueError(f"{out} is a folder. Pass the name of a file with --out.")
-    known = reading if reading.data is not None else _recorded(net, reading)
+    known = data_options if data_options.data is not None else _recorded(net, data_options)
     try:
         opened, split = open_with_data(net, **known.keywords())
     except UnknownData:
-        if reading.data is not None:
+        if data_options.data is not None:
             raise
         raise ValueError(
             f"{net} was built on --data {known.data}, which is not found from here. Pass --data "
@@ -302,7 +306,7 @@ def explain(
         print_page(page, MAPS_HINT if out is None else f"The pictures are in {out}.")
 
 
-def _recorded(net: str, reading: ExplainedDataOptions) -> ExplainedDataOptions:
+def _recorded(net: str, data_options: ExplainedDataOptions) -> ExplainedDataOptions:
     """Return the data of the folder's own record."""
     path = Path(net.partition("@")[0]).expanduser() / RUN_FILE
     recorded = read_run(path) if path.is_file() else {}
@@ -315,4 +319,4 @@ def _recorded(net: str, reading: ExplainedDataOptions) -> ExplainedDataOptions:
     for flag in ("mean", "std"):
         if isinstance(recorded.get(flag), str):
             values[flag] = tuple(float(part) for part in recorded[flag].split(","))
-    return replace(reading, **values)  # type: ignore[arg-type]
+    return replace(data_options, **values)  # type: ignore[arg-type]

@@ -100,7 +100,7 @@ def evaluate(
     net: NetworkName,
     /,
     *,
-    reading: DataOptions,
+    data_options: DataOptions,
     part: Annotated[str, parameter(DATA, "Part of the data: test or train.")] = "test",
     batch_size: Annotated[int, parameter(DATA, "Examples at once.", whole())] = 512,
     common: CommonOptions,
@@ -121,7 +121,7 @@ def evaluate(
 
     device = seed_and_device(common)
     one_of("vinets", "part", part, ("test", "train"))
-    opened, split = open_data(net, reading, common)
+    opened, split = open_data(net, data_options, common)
     source = split.test if part == "test" else split.train
     with watching(common.quiet) as progress:
         progress.start(f"evaluating {opened.name}", len(source))
@@ -139,7 +139,7 @@ def evaluate(
         warn_of_low_accuracy(
             opened.name, opened.network, source, evaluation.accuracy, opened.stated, device
         )
-    facts = {"network": net, "data": reading.data, "part": part, "classes": classes}
+    facts = {"network": net, "data": data_options.data, "part": part, "classes": classes}
     show(common, facts | evaluation.to_dict(), evaluation.table, evaluation.by_class)
 
 
