@@ -8,7 +8,6 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 DEMO := $(VENV)/.demo
-ADVISORIES := https://pypi.org/pypi/pip/23.2.1/json
 COMMA := ,
 
 .DEFAULT_GOAL := help
@@ -84,10 +83,12 @@ lock: $(VENV)/lock/bin/uv ## Write hashes.txt anew, after a change of pyproject.
 	mv $(VENV)/lock/hashes.txt hashes.txt
 
 audit: $(STAMP) $(VENV)/audit/bin/pip-audit ## Look up known vulnerabilities of what is installed
-	@if $(BIN)/python -c "import urllib.request as r; r.urlopen('$(ADVISORIES)', timeout=20)" 2>/dev/null; then \
-		PIPAPI_PYTHON_LOCATION=$(BIN)/python $(VENV)/audit/bin/pip-audit --local --skip-editable --progress-spinner off; \
-	else \
-		echo "Nothing was looked up, for $(ADVISORIES) cannot be read from here."; \
+	@rm -f $(VENV)/audit/found.txt
+	@# what is known to be vulnerable is in the file; without one, the list of it could not be read
+	@if ! PIPAPI_PYTHON_LOCATION=$(BIN)/python $(VENV)/audit/bin/pip-audit --local --skip-editable \
+			--progress-spinner off --timeout 20 --output $(VENV)/audit/found.txt 2>$(VENV)/audit/said.txt; then \
+		if test -s $(VENV)/audit/found.txt; then cat $(VENV)/audit/found.txt && exit 1; fi; \
+		echo "Nothing was looked up, because the list of vulnerabilities cannot be read from here."; \
 	fi
 
 sbom: $(STAMP) $(VENV)/sbom/bin/cyclonedx-bom ## List everything that is installed, as CycloneDX, in out/sbom.json

@@ -54,7 +54,7 @@ from vinets.models.networks import SIZES
 from vinets.networks.files import CONFIG, MODEL, WEIGHTS, read_uncut
 from vinets.networks.network import CutNetwork
 from vinets.runs.compare import UNCUT, compare_heads, head_trials
-from vinets.runs.scratch import expectation, train_into
+from vinets.runs.scratch import train_into
 from vinets.runs.setup import Origin, Setup, SetupFiles
 from vinets.runs.store import Store
 from vinets.runs.trial import Trial
@@ -421,7 +421,7 @@ def recipes_table() -> Table:
             "recipe": f"`{name}`",
             "network": made.model,
             "epochs": made.recipe.epochs,
-            "expected": expectation(name) or "not measured yet",
+            "expected": pretrained.expectation(name) or "not measured yet",
         }
         if known is not None:
             where = known["machine"]["gpu"] or known["machine"]["processor"]

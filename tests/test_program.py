@@ -27,18 +27,6 @@ def program(*words: str, **options) -> subprocess.Popen:
     return subprocess.Popen(command, **(pipes | options))
 
 
-def test_ctrl_c_is_one_sentence(tmp_path):
-    words = ("train", "--model", "digits_cnn", "--data", "digits", "--epochs", "500")
-    process = program(*words, "--out", str(tmp_path), "--device", "cpu", "--quiet")
-    end = time.monotonic() + 60
-    while not (tmp_path / "checkpoints").exists():
-        assert time.monotonic() < end and process.poll() is None
-        time.sleep(0.1)
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=30)
-    assert (process.returncode, out, err) == (130, "", f"{STOPPED}\n")
-
-
 def test_modules_of_one_system_and_of_gpus_alone_are_not_needed():
     """Everything is imported where ``resource``, ``fcntl`` and Triton are missing."""
     script = (

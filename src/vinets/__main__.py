@@ -23,12 +23,13 @@ def main() -> None:
         elif hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # what a terminal cannot show
     try:
-        from vinets.cli.app import app
+        from vinets.cli.app import run
 
-        app(prog_name="vinets")
-    except KeyboardInterrupt:
+        code = run(sys.argv[1:])
+    except KeyboardInterrupt:  # while modules were imported
         print(STOPPED_SENTENCE, file=sys.stderr)
-        sys.exit(STOPPED_CODE)
+        code = STOPPED_CODE
+    sys.exit(code)
 
 
 if __name__ == "__main__":

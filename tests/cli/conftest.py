@@ -1,44 +1,15 @@
 from __future__ import annotations
 
-import importlib.util
-import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import pytest
-
-if importlib.util.find_spec("typer") is None:
-    collect_ignore_glob = ["test_*.py"]
+from program import Done, run
 
 SMALL = ["--components", "8", "--keep", "4", "--monomials", "32", "--max-degree", "2"]
 SHORT = ["--epochs", "2", "--seconds", "0.01", "--repeats", "2", "--batch", "16"]
 PLACE = ["--data", "digits", "--cut", "relu3"]
 BUILD = [*PLACE, "--train", "coefficients", "--per-class", "40", *SMALL, *SHORT]
-
-
-class Done(NamedTuple):
-    """How a command ended."""
-
-    code: int
-    out: str
-    err: str
-
-    def json(self) -> Any:
-        """What it printed, which must be one JSON value and nothing else."""
-        assert self.code == 0, self.err
-        return json.loads(self.out)
-
-
-def run(*arguments: object) -> Done:
-    from typer.testing import CliRunner
-
-    from vinets.cli.app import app
-
-    result = CliRunner().invoke(app, [str(a) for a in arguments], env={"COLUMNS": "160"})
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    return Done(result.exit_code, result.stdout, result.stderr)
 
 
 @pytest.fixture(scope="session")

@@ -2,89 +2,157 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from typer.main import get_command
+import torch
 
 import vinets
-from vinets.cli.app import app
-from vinets.oracles import ORACLES
+from vinets.cli import app
+from vinets.cli.app import COMMANDS, parse
+from vinets.cli.errors import sentence
 from vinets.paper.plan import EXPERIMENTS
 
+DOCS = Path(__file__).parents[2] / "docs"
 OPTIONS = {
     "train": "model recipe data out epochs batch-size learning-rate weight-decay schedule "
     "label-smoothing precision validation seed device",
-    "cuts": "data shape match weights json",
+    "cuts": "data shape match weights all seed device",
     "build": "data cut head out algorithm psi max-degree oracle tau components order keep "
-    "monomials per-class epochs views distill temperature baselines batch",
-    "evaluate": "data weights part json",
-    "bench": "batch-sizes repeats amp compile threads",
-    "predict": "top device json",
-    "explain": "data against top neighbours per-class out json",
-    "export": "out format opset",
-    "theory": "cut weights shape data vinet components tau constant out json",
-    "reproduce": "data weights out seeds quick on jobs cluster json",
-    "report": "out title json",
+    "monomials per-class epochs views distill temperature baselines batch half seed device wait",
+    "compress": "data budget out epochs cuts limit int8 dry-run jobs cluster flip crop wait",
+    "evaluate": "data weights part size split-seed mean std seed device",
+    "bench": "batch-sizes repeats seconds amp compile threads seed device",
+    "predict": "top batch-size seed device",
+    "ood": "data ood layers per-class count seed device",
+    "explain": "data against top neighbours per-class out seed device",
+    "export": "out format opset calibration most-lost data seed device",
+    "theory": "cut weights shape data examples vinet components per-class monomials tau constant "
+    "out seed device",
+    "reproduce": "data weights out seeds quick on jobs cluster device wait",
+    "report": "out title",
     "ideal": "label algorithm psi max-degree scale normalization border variable-order oracle "
-    "tau all out json",
+    "tau all out first samples seed device",
+}
+TRAIN = "train --model digits_cnn --data digits --out o"
+BUILD = "build net --data digits --cut relu3 --out o"
+REFUSED = {
+    "trian": 'Unknown command "trian". Did you mean "train"?',
+    "demo": "vinets demo is no command any more. Run vinets reproduce all --on digits",
+    "train --model digits_cnn --data digits": "--out is missing. Folder for the network.",
+    f"{TRAIN} --epoch 3": "Unknown option: --epoch. Did you mean --epochs?",
+    f"{TRAIN} --epochs": "--epochs must be followed by a value.",
+    f"{TRAIN} --schedule linear": "--schedule must be 'cosine', 'one-cycle' or 'constant'. Got",
+    f"{TRAIN} --validation 1.5": "--validation must be a number in [0, 1). Got '1.5' instead.",
+    f"{TRAIN} --mean half": "--mean must be numbers with commas in between, one per channel",
+    f"{TRAIN} --seed -1": "--seed must be an integer of at least 0. Got '-1' instead.",
+    f"{TRAIN} --vanish 1": "Unknown option: --vanish.",
+    "build --data digits --cut relu3 --out o": "MODEL is missing. A folder of vinets train",
+    "build net --data digits --out o": "--cut is missing. Name or index of a cut",
+    f"{BUILD} --head both": "There is no head 'both'. There are: ",
+    f"{BUILD} --keep none": "--keep must be a positive integer, a share such as 50%, or all.",
+    f"{BUILD} --learning-rate -1": "--learning-rate must be a number in [0, inf).",
+    f"{BUILD} --psi 1.5": "--psi must be a number in [0, 1). Got '1.5' instead.",
+    f"{BUILD} --read tokens": "--read must be 'auto', 'map'",
+    f"{BUILD} --train all": "--train must be 'classifier', 'coefficients', 'backbone' or 'last:N'",
+    f"{BUILD} --factors=3": "--factors is an option of other heads: products. Leave it out, or "
+    "pass --head products.",
+    f"{BUILD} --head products --factors 6": "--factors must be an integer from 1 to 5. Got '6'",
+    f"{BUILD} --head products --max-degree 2": "--max-degree is an option of other heads: "
+    "vanishing, local. Leave it out, or pass --head vanishing.",
+    f"{BUILD} --head closed --keep 4": "--keep is an option of other heads: vanishing, local.",
+    "compress net --data digits --out o": "--budget is missing. What may be lost",
+    "evaluate net": "--data is missing. 'digits', 'cifar10:DIR'",
+    "evaluate net --data digits --batch-size 0": "--batch-size must be a positive integer. Got '0'",
+    "cuts net --shape 3x32": "--shape must be positive integers with commas in between, such as",
+    "cuts net --shape 0,1": "--shape must be positive integers with commas in between, such as",
+    "cuts net --shape 3,,4": "--shape must be positive integers with commas in between, such as",
+    "bench net --batch-sizes 1,1.5": "--batch-sizes must be positive integers with commas",
+    "ood net --data digits --ood noise --count 7": "--count must be an integer of at least 8.",
+    "theory net --cut relu2 --tau 0": "--tau must be a positive, finite number. Got '0' instead.",
+    "theory net --cut relu2 --constant x": "--constant must be 'proved' or 'stated'. Got 'x'",
+    "ideal x.csv --psi 1.5": "--psi must be a number in [0, 1). Got '1.5' instead.",
+    "ideal x.csv y.csv": "No argument is left for 'y.csv'.",
+    "report results --seed 1": "Unknown option: --seed.",
 }
 
 
-def test_the_help_lists_every_command_and_the_version_is_told(call):
+def page_of_lines() -> list[tuple[str, str]]:
+    """The old and the new lines that the page on 0.2 sets side by side, where both are whole."""
+    text = (DOCS / "from_0_2.md").read_text(encoding="utf-8").split("## In Python")[0]
+    rows = re.findall(r"^\| `vinets (.*?)`.* \| `vinets (.*?)`", text, re.MULTILINE)
+    assert len(rows) >= 6
+    return rows
+
+
+@pytest.mark.parametrize(("line", "message"), REFUSED.items())
+def test_a_line_that_is_wrong_is_refused_before_any_work_in_one_sentence(refused, line, message):
+    assert refused(*shlex.split(line)).startswith(f"Error: {message}")
+    assert not Path("o").exists()
+
+
+@pytest.mark.parametrize(("old", "new"), page_of_lines())
+def test_lines_of_version_0_2_are_refused_with_a_hint_and_new_ones_are_taken(refused, old, new):
+    told = refused(*shlex.split(old))
+    assert " is no option any more. " in told or " is no command any more. " in told
+    assert parse(shlex.split(new)).command.__name__ == new.split()[0]
+
+
+def test_what_is_written_last_goes_first():
+    arguments = parse(f"{BUILD} --cut 50% --cut -1 --psi 0.2 --psi 0.3".split()).bound.arguments
+    assert (arguments["cut"], arguments["options"]) == (-1, {"psi": 0.3})
+    assert parse(["bench", "a", "b", "--shape", "3,32,32"]).bound.arguments["shape"] == (3, 32, 32)
+
+
+def test_the_help_lists_every_command(call):
     text = call("--help").out
-    assert all(f" {name} " in text for name in OPTIONS)
-    assert call("--version").out == f"vinets {vinets.__version__}\n"
-
-
-@pytest.mark.parametrize(
-    ("words", "completed"),
-    [
-        ("vinets pre", "predict"),
-        ("vinets train --rec", "--recipe"),
-        ("vinets train --recipe dig", "digits-cnn"),
-    ],
-)
-def test_the_shell_completes(words, completed):
-    """As bash asks, in a process of its own."""
-    asked = {"_VINETS_COMPLETE": "complete_bash", "COMP_WORDS": words}
-    asked["COMP_CWORD"] = str(len(words.split()) - 1)
-    done = subprocess.run(
-        [sys.executable, "-m", "vinets"],
-        env=os.environ | asked,
-        capture_output=True,
-        text=True,
-    )
-    assert completed in done.stdout.split()
+    assert all(re.search(rf" {name} +[A-Z]", text) for name in OPTIONS)
+    assert {*OPTIONS} == {name for names in COMMANDS.values() for name in names}
+    assert (call().code, call().out) == (2, text)
 
 
 @pytest.mark.parametrize("command", OPTIONS)
 def test_the_help_of_a_command_has_an_example_and_its_options(call, command):
     done = call(command, "--help")
-    assert done.code == 0
+    assert (done.code, done.err) == (0, "")
     assert f"vinets {command} " in done.out.split("Example:")[1]
-    assert [name for name in OPTIONS[command].split() if f"--{name}" not in done.out] == []
+    names = [*OPTIONS[command].split(), "json", "quiet", "config"]
+    assert [name for name in names if not re.search(rf"--{name}\b", done.out)] == []
+    assert not re.search(r"\{[a-z ]+\}", done.out)
+    bare = call(command)
+    assert (bare.code, bare.out) == (2, done.out)
 
 
-def test_the_help_and_the_page_name_every_experiment(call):
-    told = re.sub(r"[\s│]", "", call("reproduce", "--help").out)  # lines of a box, joined
-    page = (Path(__file__).parents[2] / "docs" / "reproduction.md").read_text()
-    assert [name for name in EXPERIMENTS if name not in told or f"| `{name}` |" not in page] == []
+def test_the_page_names_every_experiment():
+    page = (DOCS / "reproduction.md").read_text()
+    assert [name for name in EXPERIMENTS if f"| `{name}` |" not in page] == []
 
 
-def test_what_is_registered_is_named_and_no_marker_is_left(call):
-    for command in OPTIONS:
-        assert not re.search(r"\{[a-z ]+\}", call(command, "--help").out.split("\n", 2)[2]), command
-    assert f"{', '.join(ORACLES)} or exact" in call("build", "--help").out
+def test_options_of_heads_are_none_of_an_uncut_network(call):
+    text = call("train", "--help").out
+    for flag in ("--train ", "--vanish", "--backbone-rate", "--views", "--distill"):
+        assert flag not in text
+    assert "90; 15 for digits_cnn" in text and "99.0" in text  # what to expect of a recipe
 
 
-def test_the_program_imports_neither_torch_nor_numpy_before_a_command_runs():
+def test_the_version_is_told_with_what_a_report_of_a_fault_needs(call):
+    first, *facts = call("--version").out.splitlines()
+    assert first == f"vinets {vinets.__version__}"
+    text = "\n".join(facts)
+    assert f"torch {torch.__version__}" in text and "scikit-learn 1." in text
+    for part in ("bfloat16 is", "cores: ", "threads of torch: ", "OMP_WAIT_POLICY: "):
+        assert part in text
+
+
+def test_help_imports_neither_torch_nor_numpy():
     script = (
-        "import sys; from typer.testing import CliRunner; from vinets.cli.app import app;"
-        "assert CliRunner().invoke(app, ['--help']).exit_code == 0;"
-        "assert not {'torch', 'numpy'} & sys.modules.keys()"
+        "import sys; from vinets.cli.app import run\n"
+        "for words in (['--help'], ['train', '--help'], ['theory', '-h'], ['report', '--help']):\n"
+        "    assert run(words) == 0\n"
+        "assert not {'torch', 'numpy', 'sklearn'} & sys.modules.keys()"
     )
     subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
 
@@ -92,39 +160,82 @@ def test_the_program_imports_neither_torch_nor_numpy_before_a_command_runs():
 def test_a_prediction_does_not_import_the_compiler_of_torch():
     """Heads have a kernel for compiled networks, and torch._dynamo takes seconds to import."""
     script = (
-        "import sys, vinets.heads; from vinets.cli.app import app;"
-        "app(['predict', 'vinets/digits-cnn-best', '--device', 'cpu'], standalone_mode=False);"
+        "import sys, vinets.heads; from vinets.cli.app import run;"
+        "run(['predict', 'vinets/digits-cnn-products', '--device', 'cpu']);"
         "assert 'torch' in sys.modules and 'torch._dynamo' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", script], check=True, timeout=120)
 
 
-def test_it_runs_as_a_module():
-    command = [sys.executable, "-m", "vinets", "--version"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
-    assert done.stdout == f"vinets {vinets.__version__}\n"
+def test_the_shell_completes(call):
+    script = call("--show-completion", "bash").out
+    subprocess.run(["bash", "-n"], input=script, text=True, check=True)
+    assert all(word in script for word in ("predict", "--recipe", "--install-completion"))
+    done = call("__complete", "train", "--recipe", "")
+    assert done.code == 0 and "digits-cnn" in done.out
+
+
+# --- errors -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    "name",
+    ("error", "text"),
     [
-        "train",
-        "cuts",
-        "build",
-        "evaluate",
-        "bench",
-        "predict",
-        "explain",
-        "export",
-        "ideal",
-        "theory",
+        (ValueError("psi is\n   too large."), "psi is too large."),
+        (TypeError("an odd type"), "an odd type"),
+        (FileNotFoundError("x.npy does not exist."), "x.npy does not exist."),
+        (FileNotFoundError(2, "No such file or directory", "x"), "x: No such file or directory."),
+        (PermissionError(13, "Permission denied", "x"), "x may not be read or written."),
+        (ImportError('pip install "vinets[vision]"'), 'pip install "vinets[vision]"'),
+        (torch.OutOfMemoryError("CUDA out of memory."), "The GPU ran out of memory."),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory: you"), "The memory of this"),
     ],
 )
-def test_every_command_takes_the_common_options(call, name):
-    text = call(name, "--help").out
-    assert all(option in text for option in ("--json", "--seed", "--device"))
+def test_what_may_happen_is_one_sentence_and_code_2(refused, call, error, text, monkeypatch):
+    monkeypatch.setattr(app, "parse", lambda words: fail(error))
+    assert refused("cuts").startswith(f"Error: {text}")
+    monkeypatch.setenv("VINETS_TRACEBACK", "1")
+    with pytest.raises(type(error)):
+        app.run(["cuts"])
 
 
-def test_every_command_can_be_quiet(call):
-    for name in get_command(app).commands:
-        assert "--quiet" in call(name, "--help").out, name
+def fail(error: BaseException) -> None:
+    raise error
+
+
+@pytest.mark.parametrize("error", [KeyError("x"), RuntimeError("x"), AssertionError()])
+def test_a_bug_keeps_its_traceback(error, monkeypatch):
+    assert sentence(error) is None
+    monkeypatch.setattr(app, "parse", lambda words: fail(error))
+    with pytest.raises(type(error)):
+        app.run(["cuts"])
+
+
+def test_an_interruption_tells_how_to_go_on(call, monkeypatch):
+    monkeypatch.setattr(app, "parse", lambda words: fail(KeyboardInterrupt()))
+    told = "Stopped. Run the same command again: it goes on after the last step that was kept.\n"
+    assert call("cuts") == (130, "", told)
+
+
+def test_a_reader_that_has_seen_enough_ends_it_without_a_word():
+    line = f"{sys.executable} -m vinets cuts digits_cnn --shape 1,8,8 --json | head -c 1"
+    environment = os.environ | {"PYTHONUNBUFFERED": "1"}
+    done = subprocess.run(line, shell=True, env=environment, capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("{", "")
+
+
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        ("train --model digits_cnn --data nowhere --out x", "--data"),
+        ("train --model nothing --data digits --out x", "--model"),
+        ("evaluate nothing --data digits", "NET"),
+        ("cuts nothing", "MODEL"),
+        ("bench nothing", "NETS"),
+        ("export vinets/digits-cnn-products --out x", "--out"),
+    ],
+)
+def test_parameters_of_calls_are_named_as_they_are_written(refused, line, name, tmp_path):
+    assert refused(*line.replace("--out x", f"--out {tmp_path / 'x'}").split()).startswith(
+        f"Error: {name} must be "
+    )

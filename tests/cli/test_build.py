@@ -7,7 +7,6 @@ import torch
 
 from vinets.core.plain import from_plain
 from vinets.data import digits
-from vinets.heads import HEADS
 from vinets.networks import CutNetwork, VINet
 from vinets.paper.backbones import SIZES
 from vinets.runs.compare import BuildResult, compare_heads
@@ -168,20 +167,6 @@ def test_a_head_that_is_as_large_as_the_vi_net_is(call, base, tmp_path):
     assert 0.9 * sizes[0] < sizes[1] <= sizes[0]
 
 
-def test_a_file_of_options_may_name_the_head(call, refused, base, tmp_path):
-    path = tmp_path / "run.toml"
-    text = f"model = '{base}'\ndata = 'digits'\ncut = 'pool'\nfactors = 3\nparameters = 2000\n"
-    path.write_text(text + "head = 'products'\n")
-    done = call("build", "--config", path, *QUICK, "--out", tmp_path / "out")
-    assert done.code == 0, done.err
-    assert settings(tmp_path / "out").options == HEADS["products"].Options(2000, factors=3)
-    assert 'head = "products"' in (tmp_path / "out" / "run.toml").read_text()
-    for words in ([], ["--head", "local"]):
-        path.write_text(text if not words else text + "head = 'products'\n")
-        told = refused("build", "--config", path, *words, "--out", tmp_path / "no")
-        assert "is an option of other heads: products" in told
-
-
 @pytest.mark.parametrize("cut", ["relu2", "avgpool"])
 def test_a_map_and_a_vector_take_products_and_what_stands_beside_them(call, base, tmp_path, cut):
     command = ["build", base, "--data", "digits", "--cut", cut, *QUICK, "--baselines"]
@@ -207,12 +192,6 @@ def settings(folder) -> Trial:
     [
         (["--cut", "relu9"], "nearest names are relu"),
         (
-            ["--cut", "relu3", "--keep", "none"],
-            "--keep must be a positive integer, a share such as 50%, or all",
-        ),
-        (["--cut", "relu3", "--head", "both"], "There is no head 'both'. There are: "),
-        (["--cut", "relu3", "--learning-rate", "-1"], "--learning-rate must be a number"),
-        (
             ["--cut", "relu3", "--components", "2", "--psi", "1e-30", "--max-degree", "1"],
             "raise psi or max_degree",
         ),
@@ -226,26 +205,13 @@ def test_bad_input_is_refused_in_one_sentence(refused, base, tmp_path, options, 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--psi", "1.5"], "--psi must be a number in [0, 1). Got 1.5 instead."),
         (["--algorithm", "gb"], "'abm', 'oavi', 'vca'"),
         (["--head", "local", "--tau", "5"], "tau is no option of abm"),
-        (
-            [*PRODUCTS, "--max-degree", "2"],
-            "--max-degree is an option of other heads: vanishing, local. Leave it out, or pass "
-            "--head vanishing.",
-        ),
-        (
-            ["--factors=3"],
-            "--factors is an option of other heads: products. Leave it out, or pass --head "
-            "products.",
-        ),
-        (["--placement", "local"], "Write --head vanishing, --head local or --head products"),
-        (["--preset", "best"], "Name the network and pass --cut; --head products makes"),
         ([*PRODUCTS, "--project-once"], "--project-once is for a backbone that stays as it is"),
+        ([*PRODUCTS, "--views", "2"], "--views is for a backbone that stays as it is"),
         (["--head", "ridge", "--baselines"], "A head of kind 'ridge' has no baselines"),
         ([*PRODUCTS, "--start", "ideal", "--factors", "3"], "--factors must be 2 with start"),
         (["--nesterov", "--momentum", "0"], "above 0 with nesterov"),
-        (["--read", "tokens"], "--read must be 'auto'"),
     ],
 )
 def test_bad_values_are_refused_before_any_work(
@@ -262,13 +228,6 @@ def test_networks_that_cannot_be_cut_are_refused(refused, base, vinet, tmp_path)
     given = ["--data", "digits", "--cut", "relu3", "--out", tmp_path]
     assert "random weights" in refused("build", "digits_cnn", *given)
     assert "is cut already" in refused("build", vinet, *given)
-
-
-def test_a_network_and_a_cut_are_required(call, base, tmp_path):
-    given = ["--data", "digits", "--out", tmp_path / "out"]
-    for words, missing in (([base], "--cut"), (["--cut", "relu3"], "model")):
-        done = call("build", *words, *given)
-        assert done.code == 2 and f"'{missing}'" in done.err
 
 
 def test_other_settings_in_the_same_folder_are_refused(refused, base, vinet, build_options):

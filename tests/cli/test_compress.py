@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from vinets.cli.options import Reading, TrainingData
+from vinets.cli.shared import DataOptions, TrainingDataOptions
 
 SMALL = ["--data", "digits", "--epochs", 1, "--cuts", 1, "--device", "cpu", "--quiet"]
 
@@ -52,7 +52,8 @@ def test_a_plan_is_printed_and_nothing_is_written(call, base, tmp_path):
 
 
 def test_words_of_a_command_are_those_that_were_given():
-    reading = TrainingData("folder", weights="w.safetensors", size=8, mean="0.5", flip=False)
-    words = reading.words()
-    assert words[: len(reading.words(Reading))] == reading.words(Reading)
-    assert words[-1] == "--no-flip" and "--crop" not in words and "--split-seed" not in words
+    given = TrainingDataOptions("folder", weights="w.safetensors", size=8, mean=(0.5,), flip=False)
+    assert " ".join(given.words(DataOptions)) == (
+        "--data folder --weights w.safetensors --size 8 --mean 0.5"
+    )
+    assert given.words() == (*given.words(DataOptions), "--no-flip")

@@ -25,7 +25,6 @@ def test_cuts_know_the_inputs_of_a_folder_or_of_data(call, base):
 
 def test_bad_input_to_cuts_is_refused(refused, vinet):
     assert "Pass the shape" in refused("cuts", "resnet18")
-    assert "such as 3,32,32" in refused("cuts", "resnet18", "--shape", "3x32")
     assert "does not take inputs" in refused("cuts", "resnet18", "--shape", "1,8,8")
     assert "has 'foo'" in refused("cuts", "digits_cnn", "--shape", "1,8,8", "--match", "foo")
     assert "is cut already" in refused("cuts", vinet)

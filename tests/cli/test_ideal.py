@@ -99,7 +99,6 @@ def test_nothing_found_is_told(call, tmp_path, random):
         (["--algorithm", "gb"], "must be one of 'abm', 'oavi', 'vca'"),
         (["--tau", "5"], "tau is no option of abm"),
         (["--algorithm", "vca", "--border", "full"], "border is no option of vca"),
-        (["--psi", "1.5"], "--psi must be a number in [0, 1)"),
         (["--scale", "log"], "'minmax', 'none'"),
         (["--label", "w"], "one of u, v, half"),
         (["--out", "x.csv"], "must end in .safetensors"),

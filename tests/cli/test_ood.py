@@ -27,7 +27,7 @@ def test_what_is_not_there_is_named(refused, base):
     assert "'noise' and 'textures'" in refused(*given, "nowhere")
 
 
-def test_build_without_training(call, refused, base, tmp_path):
+def test_build_without_training(call, base, tmp_path):
     given = ["build", base, "--data", "digits", "--cut", "pool", "--head", "closed"]
     timing = ["--seconds", 0.01, "--repeats", 2, "--batch", 16, "--per-class", 60]
     result = call(*given, *timing, "--out", tmp_path / "net", "--json", "--quiet").json()
@@ -35,5 +35,3 @@ def test_build_without_training(call, refused, base, tmp_path):
     assert ours["name"] == "closed form" and ours["accuracies"][0] > 0.93
     found = call("evaluate", tmp_path / "net", "--data", "digits", "--json", "--quiet").json()
     assert abs(found["accuracy"] - ours["accuracies"][0]) < 1e-9
-    said = refused(*given, "--keep", 4, "--out", tmp_path / "other")
-    assert "--keep is an option of other heads: vanishing, local." in said

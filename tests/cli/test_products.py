@@ -70,45 +70,6 @@ def test_other_commands_take_it(call, base, products, tmp_path):
     np.testing.assert_allclose(logits, expected.numpy(), rtol=1e-3, atol=1e-4)
 
 
-def test_the_same_command_goes_on_to_the_same_network(call, base, products, tmp_path, monkeypatch):
-    from vinets.training import loop
-
-    whole = loop._epoch
-
-    def stop_in_the_second(step, feed, optimizer, number, *rest):
-        if number == 2:
-            raise KeyboardInterrupt
-        return whole(step, feed, optimizer, number, *rest)
-
-    command = ["build", base, *OPTIONS, *SIZES, *TRAINING, "--out", tmp_path / "net"]
-    monkeypatch.setattr(loop, "_epoch", stop_in_the_second)
-    assert call(*command).code == 130
-    monkeypatch.setattr(loop, "_epoch", whole)
-    assert call(*command).code == 0
-    ours, theirs = (
-        CutNetwork.from_pretrained(f).state_dict() for f in (products, tmp_path / "net")
-    )
-    assert all(torch.equal(t, theirs[k]) for k, t in ours.items())
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (
-            ["--train", "all"],
-            "--train must be 'classifier', 'coefficients', 'backbone' or 'last:N'",
-        ),
-        (["--views", 2], "--views is for a backbone that stays as it is"),
-        (["--factors", 6], "--factors must be an integer from 1 to 5"),
-        (["--backbone-rate", -1], "--backbone-rate must be"),
-    ],
-)
-def test_bad_values_are_refused_before_any_work(refused, base, tmp_path, options, message):
-    told = refused("build", base, *OPTIONS, *options, "--out", tmp_path / "net")
-    assert message in told
-    assert not (tmp_path / "net").exists()
-
-
 def test_a_head_brings_its_recipe_and_gives_way_to_options(call, base, tmp_path):
     sizes = ["--parameters", 3000, "--epochs", 1, "--batch-size", 64]
     done = call("build", base, *OPTIONS, *sizes, "--no-nesterov", "--out", tmp_path / "net")

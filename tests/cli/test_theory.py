@@ -74,17 +74,8 @@ def test_bad_input_to_theory_is_refused(refused, call, base, vinet, tmp_path):
     shape = ["--shape", "1,8,8"]
     assert "random weights" in refused("theory", "digits_cnn", *shape, "--cut", "relu2", "-q")
     assert "--shape or --data" in refused("theory", base, *shape, "--data", "digits")
-    assert "--tau must be a positive" in refused("theory", base, "--cut", "relu2", "--tau", 0)
-    assert "'proved' or 'stated'" in refused("theory", base, "--cut", "relu2", "--constant", "x")
     assert "before its last layer" in refused("theory", base, "--cut", "fc", "-q")
     other = tmp_path / "other"
     train = ["--data", "digits", "--out", other, "--epochs", 1, "--seed", 1, "--quiet"]
     assert call("train", "--model", "digits_cnn", *train).code == 0
     assert "another network than" in refused("theory", other, "--vinet", vinet, "-q")
-
-
-def test_the_help_has_an_example_and_the_options(call):
-    text = call("theory", "--help").out
-    assert "vinets theory out/base" in text.split("Example:")[1]
-    names = "cut vinet weights shape data examples components per-class monomials tau constant out"
-    assert [n for n in f"{names} seed device json".split() if f"--{n}" not in text] == []

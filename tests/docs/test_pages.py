@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 import sys
 from pathlib import Path
 
 import pytest
+from program import run
 from scipy.special import softmax
-from typer.testing import CliRunner
-
-from vinets.cli.app import app
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -83,8 +80,8 @@ def test_files_that_the_repository_links_to_are_there(page):
 
 def _same_as_predicted(logits, classes):
     """What the page computes in onnxruntime is what vinets predicts for the same image."""
-    result = CliRunner().invoke(app, ["predict", "out/small", "images/digit-3/3.png", "--json"])
-    top = json.loads(result.stdout)["predictions"][0]["classes"][0]
+    done = run("predict", "out/small", "images/digit-3/3.png", "--json")
+    top = done.json()["predictions"][0]["classes"][0]
     likely = softmax(logits[0])
     assert classes[logits[0].argmax()] == top["name"]
     assert likely.max() == pytest.approx(top["probability"], abs=1e-4)
@@ -105,7 +102,7 @@ def test_commands_of_the_quickstart_work_as_printed(tmp_path, monkeypatch):
             continue
         for line in block.splitlines():
             program, *words = shlex.split(line)
-            result = CliRunner().invoke(app, [*words, *short.get(words[0], [])])
-            assert program == "vinets" and result.exit_code == 0, (line, result.output)
+            done = run(*words, *short.get(words[0], []))
+            assert program == "vinets" and done.code == 0, (line, done.err)
     _same_as_predicted(names["logits"], names["classes"])
     assert (tmp_path / "out" / "small" / "report.html").is_file()

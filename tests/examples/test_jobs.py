@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from vinets.cli.app import app
+from vinets.cli.app import COMMANDS as PANELS
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SCRIPTS = sorted((EXAMPLES / "slurm").glob("*.sbatch"))
-COMMANDS = {one.callback.__name__ for one in app.registered_commands}
+COMMANDS = {name for commands in PANELS.values() for name in commands}
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda p: p.name)

@@ -22,7 +22,7 @@ from torch.optim import SGD
 
 from fuzz import mutations as m
 from vinets.algebra.polynomials import PolynomialSet
-from vinets.cli.config import read_config, write_config
+from vinets.cli.run_file import apply_run_file, write_run
 from vinets.core.files import read_json, write_json
 from vinets.core.plain import as_plain, from_plain
 from vinets.data import cifar, digits, idx_folder, npy_pair
@@ -240,11 +240,11 @@ def _runs(top: Path) -> Iterator[Reader]:
     )
     options = [SimpleNamespace(name=n, opts=[f"--{n}"]) for n in ("data", "budget", "epochs")]
     values = {"data": "digits", "budget": ["drop=1"], "epochs": 2}
-    write_config(_filled(top / "run"), "compress", values, "1")
+    write_run(_filled(top / "run"), "compress", values, "1")
     yield Reader(
         top / "run",
         {"run.toml": m.line_file},
-        lambda f: read_config(str(f / "run.toml"), "compress", options),
+        lambda f: apply_run_file(str(f / "run.toml"), "compress", options),
     )
 
 

@@ -1,8 +1,8 @@
 """Try the wheel in every row: ``python -m matrix dist/vinets-0.2.0-py3-none-any.whl``.
 
-A row that cannot be had here is told with its reason. Torch is taken as a build for the CPU alone:
-of PyTorch's own index where that can be reached, or of what pip is set up with. Rows of Debian take
-root and debootstrap. Results go to ``benchmarks/results/matrix.json``.
+A row that cannot be had here is told with its reason. Torch is taken as a build for the CPU alone,
+which pip has to be set up for: PIP_EXTRA_INDEX_URL, see ``docs/install.md``. Rows of Debian take
+root, debootstrap, and DEBIAN_MIRROR. Results go to ``benchmarks/results/matrix.json``.
 """
 
 from __future__ import annotations

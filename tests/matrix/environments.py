@@ -8,15 +8,12 @@ import re
 import shutil
 import subprocess
 import sys
-import urllib.request
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from matrix.rows import TESTING, Row
 
-CPU = "https://download.pytorch.org/whl/cpu"
-MIRROR = "http://deb.debian.org/debian"
 # What depends on versions: arithmetic, files, and everything that calls into torch, numpy, sklearn.
 CORE = (
     *("algebra", "oracles", "ideals", "latent", "models", "heads", "networks", "data", "training"),
@@ -31,12 +28,19 @@ NEEDED = ("tests", "pyproject.toml", "benchmarks")
 VERSIONS = """
 import json, platform
 from importlib.metadata import version
-names = ("torch", "numpy", "scipy", "scikit-learn", "safetensors", "joblib", "rich", "typer")
+names = ("torch", "numpy", "scipy", "scikit-learn", "safetensors", "joblib", "rich", "cyclopts")
 print(json.dumps({"python": platform.python_version()} | {name: version(name) for name in names}))
 """
 PACKAGES = (
     *("python3-torch", "python3-numpy", "python3-scipy", "python3-sklearn", "python3-safetensors"),
-    *("python3-joblib", "python3-rich", "python3-typer", "python3-pytest", "python3-hypothesis"),
+    *(
+        "python3-joblib",
+        "python3-rich",
+        "python3-attr",
+        "python3-docutils",
+        "python3-pytest",
+        "python3-hypothesis",
+    ),
     "python3-pil",
 )
 
@@ -113,9 +117,9 @@ def _venv(row: Row, wheel: Path, root: Path, folder: Path) -> Any:
     if row.pins and any(pin.startswith("torch") for pin in row.pins):
         pins = []  # another torch wants others of everything
     (folder / "pins.txt").write_text("\n".join([*pins, *row.pins, ""]))
-    options = ["--disable-pip-version-check", *_cpu_index()]
-    _require_cpu_build(python, options, [*pins, *row.pins])
-    install = [python, "-m", "pip", "install", "--quiet", *options, "-c", folder / "pins.txt"]
+    _require_cpu_build(python, [*pins, *row.pins])
+    install = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    install += ["-c", folder / "pins.txt"]
     _or_unavailable([*install, wheel, *TESTING])
     # a wheel of the same version may be there from before
     _or_unavailable([*install, "--no-deps", "--force-reinstall", wheel])
@@ -130,19 +134,10 @@ def _venv(row: Row, wheel: Path, root: Path, folder: Path) -> Any:
     return run
 
 
-def _cpu_index() -> list[str]:
-    """PyTorch's own index, where it can be reached: pip would try for minutes."""
-    try:
-        urllib.request.urlopen(f"{CPU}/torch/", timeout=20).close()
-    except OSError:
-        return []
-    return ["--extra-index-url", CPU]
-
-
-def _require_cpu_build(python: Path, options: list[str], pins: list[str]) -> None:
+def _require_cpu_build(python: Path, pins: list[str]) -> None:
     """Raise where torch is to be had with gigabytes for GPUs only, before any of it is fetched."""
     wanted = next(pin.partition("==")[2] for pin in pins if pin.startswith("torch=="))
-    words = [python, "-m", "pip", "index", "versions", "torch", *options]
+    words = [python, "-m", "pip", "index", "versions", "torch", "--disable-pip-version-check"]
     told = subprocess.run(words, capture_output=True, text=True)
     if sys.platform == "linux" and f"{wanted}+cpu" not in told.stdout:
         raise Unavailable(f"no build of torch {wanted} for the CPU is to be had here")
@@ -161,10 +156,13 @@ def _or_unavailable(command: list[Any]) -> None:
 def _debian(row: Row, wheel: Path, folder: Path, work: Path) -> Any:
     if os.geteuid() != 0 or shutil.which("debootstrap") is None:
         raise Unavailable("packages of Debian take root and debootstrap")
+    mirror = os.environ.get("DEBIAN_MIRROR")
+    if not mirror:
+        raise Unavailable("DEBIAN_MIRROR does not say where packages of Debian are")
     system = work / row.debian
     if not (system / "usr" / "bin" / "python3").exists():
         script = "/usr/share/debootstrap/scripts/sid"  # the same for every suite
-        words = ["debootstrap", "--variant=minbase", row.debian, system, MIRROR, script]
+        words = ["debootstrap", "--variant=minbase", row.debian, system, mirror, script]
         _or_unavailable(words)
         apt = ["apt-get", "install", "-y", "-qq", "--no-install-recommends", *PACKAGES]
         _or_unavailable(["chroot", system, "env", "DEBIAN_FRONTEND=noninteractive", *apt])

@@ -17,9 +17,11 @@ OLDEST = (
     "threadpoolctl==3.1.0",
     "rich==13.9.4",
     "jinja2==3.1.6",
-    "typer==0.15.4",
-    "click==8.1.8",
+    "cyclopts==5.4.0",
+    "tomli-w==1.2.0",
 )
+# What Debian does not have, and pip gets without what it needs.
+CLI = ("cyclopts==5.4.0", "tomli-w==1.2.0", "docstring-parser==0.18.0", "rich-rst==2.2.0")
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,6 @@ ROWS = (
     Row("newest torch of PyPI", pins=("torch==2.15.0",)),
     Row("Python 3.12", "3.12"),
     Row("Python 3.13", "3.13"),
-    Row("Debian 13", "3.13", debian="trixie", beside=("scikit-learn==1.6.1",)),
-    Row("Debian testing", "3.14", debian="forky"),
+    Row("Debian 13", "3.13", debian="trixie", beside=("scikit-learn==1.6.1", *CLI)),
+    Row("Debian testing", "3.14", debian="forky", beside=CLI),
 )

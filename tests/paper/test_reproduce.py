@@ -12,6 +12,7 @@ from dataclasses import replace
 import pytest
 import torch
 from looks import faults
+from program import run
 
 from vinets.core.files import write_json
 from vinets.core.plain import as_plain
@@ -248,7 +249,6 @@ def test_a_full_result_comes_before_a_quick_one(out, tmp_path):
 
 def test_the_command_prints_tables_and_the_page_says_quick(out, folders, tmp_path):
     """Over trials that are there, so that nothing is run."""
-    testing, app = pytest.importorskip("typer.testing"), pytest.importorskip("vinets.cli.app").app
     shutil.copy(Store(out).path, tmp_path)
     shutil.copytree(out / "networks", tmp_path / "networks")
     shutil.copy(out / "store.json", tmp_path)
@@ -257,9 +257,9 @@ def test_the_command_prints_tables_and_the_page_says_quick(out, folders, tmp_pat
     words += ["--weights", folders.weights, "--out", tmp_path]
 
     def called(*more: object) -> str:
-        done = testing.CliRunner().invoke(app, list(map(str, more)))
-        assert done.exit_code == 0, done.output
-        return done.stdout
+        done = run(*more)
+        assert done.code == 0, done.err
+        return done.out
 
     printed = called(*words)
     assert printed.startswith("A quick run") and "88.62" not in printed  # which is the paper's
@@ -312,9 +312,6 @@ def test_wrong_arguments_are_one_sentence(folders, tmp_path, names, plan, messag
 
 def test_missing_weights_are_one_sentence_with_a_command_that_works(folders, tmp_path, monkeypatch):
     """Run as printed, but for the number of epochs, the command makes what was missing."""
-    testing = pytest.importorskip("typer.testing")
-    from vinets.cli.app import app
-
     missing, out = Folders(folders.data, tmp_path / "my weights"), tmp_path / "out"
     with pytest.raises(FileNotFoundError, match="run this again: ") as error:
         reproduce(["fig-monomials"], missing, out, **SETTINGS)
@@ -323,8 +320,8 @@ def test_missing_weights_are_one_sentence_with_a_command_that_works(folders, tmp
     recipe = RECIPES[RESNET18.recipe]
     short = replace(recipe, recipe=replace(recipe.recipe, epochs=1))
     monkeypatch.setitem(RECIPES, RESNET18.recipe, short)
-    done = testing.CliRunner().invoke(app, words)
-    assert done.exit_code == 0, done.stderr
+    done = run(*words)
+    assert done.code == 0, done.err
     made = missing.find(RESNET18)
     assert made is not None
     files = missing.files(RESNET18)

@@ -5,70 +5,191 @@ Commands import torch and the package when they run, not before, so that ``--hel
 
 from __future__ import annotations
 
-from typing import Annotated
+import os
+import sys
+import warnings
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from inspect import BoundArguments
+from pathlib import Path
+from typing import Any, NamedTuple
 
-import typer
+from cyclopts import App, Group, Parameter
+from cyclopts.exceptions import UnknownOptionError
 
-from vinets.cli.bench import bench
-from vinets.cli.build import HeadCommand, build
-from vinets.cli.compress import compress
-from vinets.cli.cuts import cuts
-from vinets.cli.errors import OneSentenceGroup
-from vinets.cli.evaluate import evaluate
-from vinets.cli.explain import explain
-from vinets.cli.export import export
-from vinets.cli.ideal import ideal
-from vinets.cli.late_help import LateHelp
-from vinets.cli.ood import ood
-from vinets.cli.predict import predict
-from vinets.cli.report import report
-from vinets.cli.reproduce import reproduce
-from vinets.cli.theory import theory
-from vinets.cli.train import train
+from vinets.cli.errors import as_written, sentence
+from vinets.cli.run_file import apply_run_file, given_options, write_run
+from vinets.core.checks import STOPPED_CODE, STOPPED_SENTENCE, DoubtWarning
 
-app = typer.Typer(
-    name="vinets",
-    cls=OneSentenceGroup,
-    no_args_is_help=True,
-    rich_markup_mode="markdown",
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+REFUSED = 2
 
+# Modules of the commands, panel by panel, in the order of use.
+COMMANDS = {
+    "Make a network": {"train": "make", "compress": "make", "cuts": "use", "build": "make"},
+    "Use a network": {
+        **dict.fromkeys(("evaluate", "bench"), "use"),
+        "theory": "study",
+        "ood": "study",
+        "predict": "use",
+        "explain": "study",
+        "export": "export",
+    },
+    "Ideals of points": {"ideal": "ideal"},
+    "See it at work": {"reproduce": "paper", "report": "paper"},
+}
 
-def _version(wanted: bool) -> None:
-    if wanted:
-        from vinets import __version__
-
-        typer.echo(f"vinets {__version__}")
-        raise typer.Exit
-
-
-@app.callback()
-def main(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
-    ] = False,
-) -> None:
-    """Approximate vanishing ideals for deep learning.
-
-    Make a trained network smaller: cut it, and put polynomials in place of what was removed.
-
-    vinets train --model digits_cnn --data digits --out out/base
-
-    vinets compress out/base --data digits --budget drop=0.5 --out out/small
-
-    Every command has its own help, and most print one JSON object with --json.
-    """
+GONE = {
+    "demo": "Run vinets reproduce all --on digits --out out/demo, and then vinets report out/demo.",
+    "cascade": "examples/cascade.py in the repository shows early exit in plain PyTorch.",
+}
+"""Commands of version 0.2, and what is written in their place."""
 
 
-# In the order of use. Without an argument, a command shows its help.
-for _panel, _commands in {
-    "Make a network": (train, compress, cuts, build),
-    "Use a network": (evaluate, bench, theory, ood, predict, explain, export),
-    "Ideals of points": (ideal,),
-    "See it at work": (reproduce, report),
-}.items():
-    for _command in _commands:
-        _kind = HeadCommand if _command is build else LateHelp
-        app.command(cls=_kind, rich_help_panel=_panel, no_args_is_help=True)(_command)
+class Call(NamedTuple):
+    """A command with its arguments, as a line asks for it."""
+
+    command: Callable[..., None]
+    bound: BoundArguments
+    arguments: Sequence[Any] = ()  # what cyclopts knows of each
+
+
+def program(word: str = "") -> App:
+    """Return the parser of the program; modules of other commands than ``word`` come later."""
+    app = App(
+        name="vinets",
+        help="""Approximate vanishing ideals for deep learning.
+
+        Make a trained network smaller: cut it, and put polynomials in place of what was removed.
+
+        vinets train --model digits_cnn --data digits --out out/base
+
+        vinets compress out/base --data digits --budget drop=0.5 --out out/small
+
+        Every command has its own help, and most print one JSON object with --json.""",
+        version_flags=(),
+        default_parameter=Parameter(allow_repeating=True, negative_iterable=()),
+        group_commands=Group("Options"),
+        group_parameters=Group("Options"),
+    )
+    commands = [name for names in COMMANDS.values() for name in names]
+    for order, (panel, names) in enumerate(COMMANDS.items()):
+        group = Group(panel, sort_key=order)
+        for place, (name, module) in enumerate(names.items()):
+            target: Any = f"vinets.cli.{module}:{name}"
+            if word not in commands:  # all of them are listed, with the first lines of their help
+                target = getattr(import_module(f"vinets.cli.{module}"), name)
+            app.command(target, name=name, group=group, sort_key=place)
+    app.command(_version, name="--version")
+    app.register_install_completion_command(help="Make the tab key complete, in your shell.")
+
+    @app.command(name="--show-completion")
+    def show_completion(shell: str = "bash", /) -> None:
+        """Print what makes the tab key complete, for bash, zsh or fish."""
+        print(app.generate_completion(shell=shell))  # type: ignore[arg-type]
+
+    return app
+
+
+def parse(words: Sequence[str]) -> Call:
+    """Return what a line asks for, without doing it."""
+    if words and words[0] in GONE:
+        raise ValueError(f"vinets {words[0]} is no command any more. {GONE[words[0]]}")
+    arguments: list[Any] = []
+    refuse: Callable[[str], Any] = str  # complains about options that are known elsewhere
+    if words[:1] == ["build"]:
+        from vinets.cli import make
+
+        make.choose_head(words)
+        refuse = make.refuse_option
+
+    def read_config(app: App, commands: tuple[str, ...], collection: Any) -> None:
+        arguments.extend(collection)
+        for one in collection:
+            if "--config" in one.names and one.tokens:
+                apply_run_file(one.tokens[-1].value, commands[0], collection, refuse)
+
+    app = program(words[0] if words else "")
+    app.config = (read_config,)
+    if is_bare(words):
+        words = [*words, "--help"]
+    try:
+        command, bound, _ = app.parse_args(list(words), exit_on_error=False, print_error=False)
+    except UnknownOptionError as error:
+        refuse(error.token.keyword or "")
+        raise
+    return Call(command, bound, arguments)
+
+
+def is_bare(words: Sequence[str]) -> bool:
+    """Return whether a line says nothing but a command: it gets its help."""
+    return len(words) < 2 and not any(word.startswith("-") for word in words)
+
+
+def run(words: Sequence[str]) -> int:
+    """Carry out a line, and return its exit code: what goes wrong is one sentence on stderr."""
+    call = None
+    try:
+        with warnings.catch_warnings():
+            _show_doubts()
+            call = parse(words)
+            call.command(*call.bound.args, **call.bound.kwargs)
+        sys.stdout.flush()
+        out = call.bound.arguments.get("out")
+        if isinstance(out, Path) and out.is_dir() and not call.bound.arguments.get("dry_run"):
+            from vinets import __version__
+
+            write_run(out, words[0], given_options(call.arguments), __version__)
+    except KeyboardInterrupt:
+        print(STOPPED_SENTENCE, file=sys.stderr)
+        return STOPPED_CODE
+    except BrokenPipeError:  # the reader of a pipe has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except Exception as error:
+        text = sentence(error)
+        if text is None or os.environ.get("VINETS_TRACEBACK") == "1":
+            raise
+        print(f"Error: {as_written(text, call.arguments if call else ())}", file=sys.stderr)
+        return REFUSED
+    return REFUSED if is_bare(words) else 0
+
+
+def _show_doubts() -> None:
+    """Say on stderr, in one sentence, what this package warns of: of a network, or of data."""
+    usual = warnings.showwarning
+    warnings.filterwarnings("always", category=DoubtWarning)
+
+    def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+        if issubclass(category, DoubtWarning):
+            print(f"Warning: {message}", file=sys.stderr)
+        else:
+            usual(message, category, *place, **more)
+
+    warnings.showwarning = show
+
+
+def _version() -> None:
+    """Show the version, and what whoever reads about a fault has to know."""
+    import numpy
+    import sklearn
+    import torch
+
+    from vinets import __version__
+    from vinets.measure import machine
+
+    facts = machine("cpu")
+    fast = torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
+    load = f"{os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else "unknown"
+    gpus = [torch.cuda.get_device_name(one) for one in range(torch.cuda.device_count())]
+    print(f"vinets {__version__}")
+    print(
+        f"Python {facts['python']}, torch {torch.__version__}, numpy {numpy.__version__}, "
+        f"scikit-learn {sklearn.__version__}"
+    )
+    print(f"processor: {facts['processor']}, bfloat16 is {'fast' if fast else 'slow'}")
+    print(f"cores: {facts['cores']}, {load} of them busy or asked for in the last minute")
+    print(
+        f"threads of torch: {facts['torch_threads']}, OMP_WAIT_POLICY: "
+        f"{os.environ.get('OMP_WAIT_POLICY', 'not set')}"
+    )
+    print(f"GPUs: {', '.join(gpus) or 'none'}")

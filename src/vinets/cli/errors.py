@@ -1,61 +1,15 @@
-"""What goes wrong, in one sentence on stderr."""
+"""What goes wrong, in one sentence."""
 
 from __future__ import annotations
 
-import os
 import re
 import sys
-import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable
 from typing import Any
 
-import typer
-from typer.core import TyperGroup
-
-from vinets.core.checks import STOPPED_CODE, STOPPED_SENTENCE, DoubtWarning
+from cyclopts import CycloptsError, MissingArgumentError, UnusedCliTokensError
 
 EXPECTED = (ValueError, TypeError, OSError, ImportError, MemoryError)
-REFUSED = 2
-
-
-class OneSentenceGroup(TyperGroup):
-    """Commands whose errors are one sentence; ``VINETS_TRACEBACK=1`` shows where they arose."""
-
-    def invoke(self, ctx: Any) -> Any:
-        try:
-            with _warnings_as_sentences():
-                return super().invoke(ctx)
-        except KeyboardInterrupt:
-            typer.echo(STOPPED_SENTENCE, err=True)
-            raise typer.Exit(STOPPED_CODE) from None
-        except BrokenPipeError:  # the reader of a pipe has seen enough: click ends without a word
-            raise
-        except Exception as error:
-            text = sentence(error)
-            if text is None or os.environ.get("VINETS_TRACEBACK") == "1":
-                raise
-            command = self.get_command(ctx, ctx.invoked_subcommand or "")
-            text = as_written(text, [] if command is None else command.params)
-            typer.echo(f"Error: {text}", err=True)
-            raise typer.Exit(REFUSED) from None
-
-
-@contextmanager
-def _warnings_as_sentences() -> Iterator[None]:
-    """Say on stderr, in one sentence, what this package warns of: of a network, or of data."""
-    with warnings.catch_warnings():
-        usual = warnings.showwarning
-        warnings.filterwarnings("always", category=DoubtWarning)
-
-        def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
-            if issubclass(category, DoubtWarning):
-                typer.echo(f"Warning: {message}", err=True)
-            else:
-                usual(message, category, *place, **more)
-
-        warnings.showwarning = show
-        yield
 
 
 # Parameters of calls that commands know by other names.
@@ -67,30 +21,29 @@ RENAMED = {
 }
 
 
-def as_written(text: str, parameters: Sequence[Any]) -> str:
-    """A complaint about a parameter of a call, in terms of the options of a command.
+def as_written(text: str, arguments: Iterable[Any]) -> str:
+    """Return a complaint about a parameter of a call in terms of the options of a command.
 
     Examples
     --------
-    >>> from types import SimpleNamespace as Parameter
+    >>> from types import SimpleNamespace
     >>> text = "The 'spec' parameter of load_data must be 'digits'. Got 'x' instead."
-    >>> as_written(text, [Parameter(opts=["--data"])])
+    >>> as_written(text, [SimpleNamespace(names=["--data"], field_info=...)])
     "--data must be 'digits'. Got 'x' instead."
     """
-    found = re.match(r"The '(\w+)' parameter of (\w+) must be", text)
-    if found is None:
+    match = re.match(r"The '(\w+)' parameter of (\w+) must be", text)
+    if match is None:
         return text
-    names = RENAMED.get((found[2], found[1]), (found[1],))
-    for one in parameters:
-        flag = max(one.opts, key=len)
-        if flag.lstrip("-").replace("-", "_") in names:
-            written = flag if flag.startswith("-") else flag.upper()
-            return f"{written} must be{text[found.end() :]}"
+    names = RENAMED.get((match[2], match[1]), (match[1],))
+    for one in arguments:
+        name = max(one.names, key=len)
+        if name.lstrip("-").replace("-", "_").lower() in names:
+            return f"{name} must be{text[match.end() :]}"
     return text
 
 
 def sentence(error: Exception) -> str | None:
-    r"""What to tell a person about ``error``; None for what nobody expected.
+    r"""Return what to tell a person about ``error``; None for what nobody expected.
 
     Examples
     --------
@@ -99,6 +52,8 @@ def sentence(error: Exception) -> str | None:
     >>> sentence(KeyError("x")) is None
     True
     """
+    if isinstance(error, CycloptsError):
+        return _parsing_sentence(error)
     torch = sys.modules.get("torch")  # where it was never imported, it raised nothing
     if torch is not None and isinstance(error, torch.OutOfMemoryError):
         return "The GPU ran out of memory. Lower the batch size, or pass --device cpu."
@@ -111,3 +66,18 @@ def sentence(error: Exception) -> str | None:
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror}."
     return " ".join(str(error).split()) or f"{type(error).__name__}."
+
+
+def _parsing_sentence(error: CycloptsError) -> str:
+    """Return what is wrong with the words of a line."""
+    words, argument = error.root_input_tokens or [], error.argument
+    if isinstance(error, UnusedCliTokensError):
+        more = ", ".join(map(repr, error.unused_tokens or []))
+        return f"No argument is left for {more}. Put the option before it that it is for."
+    if argument is not None and isinstance(error, MissingArgumentError):
+        if not argument.required or argument.name in words:
+            return f"{argument.name} must be followed by a value."
+        return f"{argument.name} is missing. {argument.parameter.help}"
+    if argument is not None and isinstance(error.__cause__, ValueError):  # from its own domain
+        return f"{argument.name} {error.__cause__}"
+    return " ".join(str(error).split())

@@ -2,41 +2,48 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
-import typer
-
-from vinets.cli.generate import takes
-from vinets.cli.options import DATA, OUTPUT, Common, Reading, Shape, integers, option
-from vinets.cli.output import note, print_json, seeded
+from vinets.cli.parameters import parameter, takes
+from vinets.cli.shared import (
+    OUTPUT,
+    CommonOptions,
+    DataOptions,
+    Shape,
+    note,
+    seed_and_device,
+    show,
+)
+from vinets.core.options import option, optional, text
 from vinets.core.settings import ExportOptions
 
-if TYPE_CHECKING:
-    from vinets.export import ExportReport
-    from vinets.report import Table
+
+@dataclass(frozen=True)
+class ExportDataOptions(DataOptions):
+    """Data is needed where precision is lost."""
+
+    data: str | None = option(  # type: ignore[assignment]
+        None,
+        optional(text()),
+        "Measure accuracy on its test part, which float16 and int8 need: {data formats}.",
+        shown=None,
+    )
 
 
-@takes(exporting=ExportOptions)
-@takes(("data",), reading=Reading(data=""), common=Common)
+@takes()
 def export(
-    *,
     net: Annotated[
-        str,
-        typer.Argument(help="A folder of vinets build or vinets train, or a name with --weights."),
+        str, parameter(None, "A folder of vinets build or vinets train, or a name with --weights.")
     ],
-    out: Annotated[Path, option(OUTPUT, "File to write; it ends in {export suffixes}.")],
+    /,
+    *,
+    out: Annotated[Path, parameter(OUTPUT, "File to write; it ends in {export suffixes}.")],
     exporting: ExportOptions,
-    data: Annotated[
-        str | None,
-        option(
-            DATA,
-            "Measure accuracy on its test part, which float16 and int8 need: {data formats}.",
-        ),
-    ] = None,
     shape: Shape = None,
-    reading: Reading,
-    common: Common,
+    data_options: ExportDataOptions,
+    common: CommonOptions,
 ) -> None:
     """Write a network, cut or whole, for other runtimes: ONNX or torch.export.
 
@@ -47,34 +54,17 @@ def export(
 
     Example: vinets export out/small --out small.onnx --format onnx-int8 --data digits
     """
-    from vinets.core.device import resolve_device
+    from vinets.core.checks import format_bytes
     from vinets.export import export_network
-    from vinets.report import print_table
+    from vinets.report import Column, Row, Table
     from vinets.runs.opening import open_to_export
 
-    seeded(common.seed)
-    there = resolve_device("vinets", common.device)
-    chosen = reading.keywords() | {"data": data}
-    network, split = open_to_export(net, shape=integers("--shape", shape), **chosen)
+    device = seed_and_device(common)
+    network, split = open_to_export(net, shape=shape, **data_options.keywords())
     report = export_network(
-        network,
-        out,
-        exporting=exporting,
-        data=split,
-        device=there,
-        seed=common.seed,
+        network, out, exporting=exporting, data=split, device=device, seed=common.seed
     )
     note(f"Written to {out}", common.quiet)
-    if common.json:
-        print_json(report.to_dict())
-        return
-    print_table(_table(report))
-
-
-def _table(report: ExportReport) -> Table:
-    from vinets.core.checks import format_bytes
-    from vinets.report import Column, Row, Table
-
     columns = [
         Column("format"),
         Column("size"),
@@ -93,4 +83,5 @@ def _table(report: ExportReport) -> Table:
             Column("accuracy", "file's accuracy", ".2%"),
             Column("change", "Δ points", "+.2f"),
         ]
-    return Table("export", str(report.path), tuple(columns), (Row(row),))
+    table = Table("export", str(report.path), tuple(columns), (Row(row),))
+    show(common, report.to_dict(), table)

@@ -3,53 +3,54 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from vinets.cli.generate import takes
-from vinets.cli.options import DATA, OUTPUT, Common, option
-from vinets.cli.output import note, print_json
+from vinets.cli.parameters import parameter, takes
+from vinets.cli.shared import DATA, OUTPUT, CommonOptions, note, show
+from vinets.core.options import Options, option, optional, text, whole
 from vinets.core.settings import IdealOptions
 
 if TYPE_CHECKING:
     from vinets.runs.point_ideals import IdealSummary
 
+POINT_IDEALS = IdealOptions(psi=0.01, max_degree=3)
+
 
 @dataclass(frozen=True)
-class PointOptions:
-    """What is taken of a table of points."""
+class PointOptions(Options):
+    """What is taken from a table of points."""
 
-    label: Annotated[
-        str | None, option(DATA, "Column of classes, by name or number: one ideal for each.")
-    ] = None
-    scale: Annotated[str, option(DATA, "minmax (every variable to [-1, 1]) or none.")] = "minmax"
-    samples: Annotated[
-        int | None, option(DATA, "Points to draw for a fit.", show_default="all", min=1)
-    ] = None
+    panel = DATA
+    label: str | None = option(
+        None,
+        optional(text()),
+        "Column of classes, by name or number: one ideal for each.",
+        shown=None,
+    )
+    scale: str = option("minmax", text(), "minmax (every variable to [-1, 1]) or none.")
+    samples: int | None = option(None, optional(whole()), "Points to draw for a fit.", shown="all")
 
 
-@takes(table=PointOptions, finding=IdealOptions, common=Common)
+@takes()
 def ideal(
+    file: Annotated[Path, parameter(None, "A CSV file, a header is optional, or .npy.")],
+    /,
     *,
-    file: Annotated[Path, typer.Argument(help="A CSV file, a header is optional, or .npy.")],
     table: PointOptions,
-    finding: IdealOptions = IdealOptions(psi=0.01, max_degree=3),  # noqa: B008 - frozen
-    first: Annotated[int, option(OUTPUT, "Generators to print of every ideal.", min=0)] = 10,
-    everything: Annotated[bool, option(OUTPUT, "Print all generators.", "--all")] = False,
+    options: IdealOptions = POINT_IDEALS,
+    first: Annotated[int, parameter(OUTPUT, "Generators to print of every ideal.", whole(0))] = 10,
+    everything: Annotated[bool, parameter(OUTPUT, "Print all generators.", None, "--all")] = False,
     out: Annotated[
         Path | None,
-        option(
+        parameter(
             OUTPUT,
             "Save the generators, in scaled variables: FILE.safetensors, or "
             "FILE-CLASS.safetensors with --label.",
         ),
     ] = None,
-    common: Common,
+    common: CommonOptions,
 ) -> None:
     """Find polynomials that nearly vanish on points, and print them.
 
@@ -62,27 +63,37 @@ def ideal(
     Example: vinets ideal iris.csv --label species --json
     """
     from vinets.data.points import read_points
+    from vinets.ideals.base import NoGeneratorsWarning
     from vinets.ideals.choose import make_ideal
     from vinets.runs.point_ideals import fit_points
 
     if out is not None and out.suffix != ".safetensors":
         raise ValueError(f"--out must end in .safetensors. Got {str(out)!r} instead.")
     model = make_ideal(
-        finding, max_degree=finding.max_degree, n_samples=table.samples, random_state=common.seed
+        options, max_degree=options.max_degree, n_samples=table.samples, random_state=common.seed
     )
     points = read_points(file, table.label)
-    with _warnings_as_notes(common.quiet):
+    noted: set[str] = set()
+
+    def tell(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+        # once, and not that nothing was found, which is said on stdout
+        if str(message) not in noted and not issubclass(category, NoGeneratorsWarning):
+            noted.add(str(message))
+            note(f"Note: {message}", common.quiet)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        warnings.showwarning = tell
         fitted = fit_points(points, model, table.scale, common.device)
     if out is not None:
         fitted.save(out)
-    found = fitted.summaries(None if everything or common.json else first)
-    if common.json:
-        facts = {"file": str(file), "algorithm": type(model).__name__, "psi": finding.psi}
-        told = {"variables": points.names, "scaling": fitted.scaling, "ideals": found}
-        print_json(facts | told)
+    summaries = fitted.summaries(None if everything or common.json else first)
+    facts = {"file": str(file), "algorithm": type(model).__name__, "psi": options.psi}
+    facts |= {"variables": points.names, "scaling": fitted.scaling, "ideals": summaries}
+    if not show(common, facts):
         return
-    for summary in found:
-        typer.echo("\n".join(_lines(summary)))
+    for summary in summaries:
+        print("\n".join(_lines(summary)))
     if fitted.scaling is not None:
         note(
             "Found with variables scaled to [-1, 1], printed in those of the file; --scale none "
@@ -91,34 +102,17 @@ def ideal(
         )
 
 
-@contextmanager
-def _warnings_as_notes(quiet: bool) -> Iterator[None]:
-    """Every warning once and at once, on stderr; that nothing was found is told on stdout."""
-    from vinets.ideals.base import NoGeneratorsWarning
-
-    told: set[str] = set()
-
-    def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
-        if str(message) not in told and not issubclass(category, NoGeneratorsWarning):
-            told.add(str(message))
-            note(f"Note: {message}", quiet)
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("always")
-        warnings.showwarning = show
-        yield
-
-
-def _lines(found: IdealSummary) -> list[str]:
-    degrees = ", ".join(f"{n} of degree {d}" for d, n in found.degrees.items())
-    heading = "" if found.label is None else f"{found.label}: "
+def _lines(summary: IdealSummary) -> list[str]:
+    """Return what is printed of an ideal: its size, and generators with their mean squares."""
+    degrees = ", ".join(f"{n} of degree {d}" for d, n in summary.degrees.items())
+    heading = "" if summary.label is None else f"{summary.label}: "
     lines = [
-        f"{heading}|G| = {found.n_generators}, |O| = {found.n_terms}; {found.points} "
-        f"points, {found.seconds:.3g} s" + (f"; {degrees}" if degrees else "")
+        f"{heading}|G| = {summary.n_generators}, |O| = {summary.n_terms}; {summary.points} "
+        f"points, {summary.seconds:.3g} s" + (f"; {degrees}" if degrees else "")
     ]
-    if not found.n_generators:
+    if not summary.n_generators:
         return [*lines, "  nothing vanishes: raise --psi or --max-degree"]
-    pairs = zip(found.generators, found.mean_squares, strict=False)  # the first ones
+    pairs = zip(summary.generators, summary.mean_squares, strict=False)  # the first ones
     shown = [f"  {text}   (mean square {value:.2g})" for text, value in pairs]
-    left = found.n_generators - len(shown)
+    left = summary.n_generators - len(shown)
     return [*lines, *shown, *([f"  ... and {left} more; --all prints them"] if left else [])]

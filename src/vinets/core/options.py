@@ -14,13 +14,12 @@ from dataclasses import Field, dataclass, field, fields, replace
 from functools import wraps
 from numbers import Integral, Real
 from pathlib import Path
-from typing import Any, ClassVar, ParamSpec, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from vinets.core.checks import parameter_error
 from vinets.core.plain import nearest
 
 R = TypeVar("R")
-P = ParamSpec("P")
 
 
 @dataclass(frozen=True)
@@ -41,17 +40,17 @@ class Domain:
 
 
 def option(default: Any, domain: Domain, help: str, **more: Any) -> Any:
-    """A field of an :class:`Options` class; ``help`` is one line, for a reader of any page.
+    """Return a field of an :class:`Options` class; ``help`` is one line, for a reader of any page.
 
-    There may be ``more``: ``flag``, its name on the command line if that is not the field's;
-    ``shown``, the default in words, None to say nothing; ``result=False`` for options that change
-    no result, only how it is computed.
+    There may be ``more``: ``flag``, its name on the command line if that is not the field's, and
+    ``short`` ones; ``panel``, where that is not the class's; ``shown``, the default in words, None
+    to say nothing; ``result=False`` for options that change no result, only how it is computed.
     """
     return field(default=default, metadata={"domain": domain, "help": help, **more})
 
 
 def flag_of(one: Field[Any]) -> str:
-    """What the option of a field is called on the command line."""
+    """Return what the option of a field is called on the command line."""
     return one.metadata.get("flag", f"--{one.name.replace('_', '-')}")
 
 
@@ -87,7 +86,7 @@ def _is_whole(value: Any, low: int = 1) -> bool:
 
 
 def whole(low: int = 1, high: int | None = None) -> Domain:
-    """Integers from ``low`` on, perhaps up to ``high``."""
+    """Return the domain of integers from ``low`` on, perhaps up to ``high``."""
     accepted = "a positive integer" if low == 1 else f"an integer of at least {low}"
     if high is not None:
         accepted = f"an integer from {low} to {high}"
@@ -99,7 +98,7 @@ def whole(low: int = 1, high: int | None = None) -> Domain:
 
 
 def real(low: float, high: float = math.inf, *, high_included: bool = False) -> Domain:
-    """Numbers from ``low`` on, up to ``high`` or below it."""
+    """Return the domain of numbers from ``low`` on, up to ``high`` or below it."""
     end = "]" if high_included else ")"
     return Domain(
         f"a number in [{low:g}, {high:g}{end}",
@@ -113,30 +112,30 @@ def real(low: float, high: float = math.inf, *, high_included: bool = False) -> 
 
 
 def choice(*names: str) -> Domain:
-    """One of some words."""
+    """Return the domain of some words."""
     listed = ", ".join(map(repr, names[:-1])) + f" or {names[-1]!r}"
     return Domain(listed, lambda value: isinstance(value, str) and value in names, choices=names)
 
 
 def text() -> Domain:
-    """Any text."""
+    """Return the domain of any text."""
     return Domain("a text", lambda value: isinstance(value, str))
 
 
 def flag() -> Domain:
-    """True or False."""
+    """Return the domain of True and False."""
     return Domain("True or False", lambda value: isinstance(value, bool), typed=bool)
 
 
 def path() -> Domain:
-    """A path, or None."""
+    """Return the domain of paths, and None."""
     return Domain(
         "a path or None", lambda value: value is None or isinstance(value, str | Path), typed=Path
     )
 
 
 def optional(domain: Domain) -> Domain:
-    """The same, or None."""
+    """Return the same domain with None."""
     return replace(
         domain,
         accepted=f"{domain.accepted}, or None",
@@ -146,7 +145,7 @@ def optional(domain: Domain) -> Domain:
 
 
 def count(*, auto: bool = False) -> Domain:
-    """A positive integer, or None for all; perhaps "auto". ``all`` on the command line."""
+    """Return the domain of positive integers and None for all, perhaps "auto"."""
     return Domain(
         "a positive integer, None for all" + (", or 'auto'" if auto else ""),
         lambda value: value is None or (auto and value == "auto") or _is_whole(value),
@@ -157,23 +156,23 @@ def count(*, auto: bool = False) -> Domain:
 
 
 def share(*, auto: bool = False) -> Domain:
-    """A positive integer, a share in (0, 1], None for all, perhaps "auto"; ``50%`` is a share."""
+    """Return that of :func:`count` with shares in (0, 1], which are written as ``50%``."""
     counted = count(auto=auto)
     return Domain(
-        "a positive integer, a share in (0, 1], None for all" + (", or 'auto'" if auto else ""),
+        counted.accepted.replace(",", ", a share in (0, 1],", 1),
         lambda value: counted.holds(value) or (isinstance(value, float) and 0 < value <= 1),
-        lambda given: float(given[:-1]) / 100 if given.endswith("%") else _read_count(given),
+        lambda text: float(text[:-1]) / 100 if text.endswith("%") else _read_count(text),
         written="a positive integer, a share such as 50%, or all",
         metavar="N|50%|all",
     )
 
 
-def _read_count(given: str) -> int | str | None:
-    return {"all": None, "auto": "auto"}[given] if given in ("all", "auto") else int(given)
+def _read_count(text: str) -> int | str | None:
+    return {"all": None, "auto": "auto"}[text] if text in ("all", "auto") else int(text)
 
 
 def gibibytes() -> Domain:
-    """Bytes; GiB on the command line."""
+    """Return the domain of bytes, which are GiB on the command line."""
     return Domain(
         "a number of bytes",
         lambda value: _is_whole(value, 0),
@@ -191,7 +190,7 @@ def flat(**groups: type[Options]) -> Callable[[Callable[..., R]], Callable[..., 
 
     Keywords change the object that is given itself, or else the default of the function's
     parameter, or else that of the class. A keyword that nothing has is refused, with the nearest
-    one that there is.
+    one that there is. People see the signature with the fields among the function's keywords.
 
     Examples
     --------
@@ -215,13 +214,21 @@ def flat(**groups: type[Options]) -> Callable[[Callable[..., R]], Callable[..., 
             starts[name] = kind() if default is inspect.Parameter.empty else default
 
         @wraps(function)
-        def call(*args: Any, **given: Any) -> R:
+        def call(*args: Any, **keywords: Any) -> R:
             # objects that are given themselves come before defaults, and keywords change both
-            mine = {name: given.pop(name) for name in [*given] if name in own}
-            mine |= gather(function.__name__, groups, given, starts | mine, known=own)
+            mine = {name: keywords.pop(name) for name in [*keywords] if name in own}
+            mine |= gather(function.__name__, groups, keywords, starts | mine, known=own)
             return function(*args, **mine)
 
-        call.__signature__ = _flattened(own, starts)  # type: ignore[attr-defined]
+        keyword = inspect.Parameter.KEYWORD_ONLY
+        fields_of_groups = [
+            inspect.Parameter(f.name, keyword, default=getattr(start, f.name), annotation=f.type)
+            for start in starts.values()
+            for f in fields(start)  # type: ignore[arg-type]
+            if f.name not in own
+        ]
+        kept = [one for name, one in own.items() if name not in starts]
+        call.__signature__ = inspect.Signature([*kept, *fields_of_groups])  # type: ignore[attr-defined]
         return call
 
     return decorate
@@ -234,33 +241,18 @@ def gather(
     objects: Mapping[str, Any],
     known: Iterable[str] = (),
 ) -> dict[str, Options]:
-    """The objects, by the name of their group, as flat keywords change them."""
+    """Return the objects, by the name of their group, as flat keywords change them."""
     every = {group: fields(kind) for group, kind in groups.items()}  # type: ignore[arg-type]
     names = [one.name for group in every.values() for one in group]
     for name in given:
         if name not in names:
             hint = nearest(name, [*names, *known])
             raise TypeError(f"{owner} has no option {name!r}.{hint}")
-    made: dict[str, Options] = {}
+    changed: dict[str, Options] = {}
     for group, mine in every.items():  # fields of one name, such as batch_size, change together
-        changed = {one.name: one for one in mine if one.name in given}
-        for name, one in changed.items():  # here, so that a complaint has the owner's name
-            if "domain" in one.metadata:
-                check_value(owner, name, one.metadata["domain"], given[name])
-        made[group] = replace(objects[group], **{name: given[name] for name in changed})
-    return made
-
-
-def _flattened(
-    own: Mapping[str, inspect.Parameter], starts: Mapping[str, Options]
-) -> inspect.Signature:
-    """The signature that people see: fields of the groups among the function's own keywords."""
-    keyword = inspect.Parameter.KEYWORD_ONLY
-    kept = [p for name, p in own.items() if name not in starts]
-    flattened = [
-        inspect.Parameter(f.name, keyword, default=getattr(start, f.name), annotation=f.type)
-        for start in starts.values()
-        for f in fields(start)  # type: ignore[arg-type]
-        if f.name not in own
-    ]
-    return inspect.Signature([*kept, *flattened])
+        changes = {one.name: given[one.name] for one in mine if one.name in given}
+        for one in mine:  # here, so that a complaint has the owner's name
+            if one.name in changes and "domain" in one.metadata:
+                check_value(owner, one.name, one.metadata["domain"], changes[one.name])
+        changed[group] = replace(objects[group], **changes)
+    return changed

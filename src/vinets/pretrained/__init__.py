@@ -12,6 +12,7 @@ import hashlib
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
+from statistics import fmean, stdev
 from typing import Any
 
 from vinets.core.files import read_bytes, read_json
@@ -76,6 +77,23 @@ def example(name: str) -> Path | None:
 def expected(recipe: str) -> Mapping[str, Any] | None:
     """Return what training by a recipe gave: accuracies on the test part, and on which machine."""
     return read_json(HERE / RECIPES).get(recipe)
+
+
+def expectation(recipe: str) -> str:
+    """Return the accuracy that a recipe reached, in words; empty where it was not measured.
+
+    Examples
+    --------
+    >>> expectation("digits-cnn")
+    '99.03% ± 0.13 on the test part, 3 seeds'
+    """
+    known = expected(recipe)
+    if known is None:
+        return ""
+    percent = [100 * one for one in known["accuracies"]]
+    spread = f" ± {stdev(percent):.2f}" if len(percent) > 1 else ""
+    seeds = f"{len(percent)} seeds" if len(percent) > 1 else "one seed"
+    return f"{fmean(percent):.2f}%{spread} on the test part, {seeds}"
 
 
 def _entry(name: str) -> Mapping[str, Any]:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import fmean, stdev
 from typing import Any
 
 import torch
 
-from vinets import pretrained
 from vinets.core.device import resolve_device
 from vinets.core.files import locked
 from vinets.core.plain import as_plain, changes, nearest
@@ -54,29 +52,6 @@ def recipe_called(name: str) -> UncutRecipe:
             f"There is no recipe {name!r}.{nearest(name, RECIPES)} There are: {', '.join(RECIPES)}."
         )
     return RECIPES[name]
-
-
-def expectation(name: str) -> str:
-    """The accuracy that a recipe reached, in words; empty where it was not measured.
-
-    Examples
-    --------
-    >>> expectation("digits-cnn")
-    '99.03% ± 0.13 on the test part, 3 seeds'
-    """
-    known = pretrained.expected(name)
-    if known is None:
-        return ""
-    found = [100 * one for one in known["accuracies"]]
-    spread = f" ± {stdev(found):.2f}" if len(found) > 1 else ""
-    seeds = f"{len(found)} seeds" if len(found) > 1 else "one seed"
-    return f"{fmean(found):.2f}%{spread} on the test part, {seeds}"
-
-
-def written_recipes() -> str:
-    """All recipes with the accuracy to expect, for a help text."""
-    told = {name: expectation(name) for name in RECIPES}
-    return "; ".join(f"{name} ({words})" if words else name for name, words in told.items())
 
 
 def train_into(

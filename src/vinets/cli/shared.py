@@ -1,0 +1,315 @@
+"""Options that several commands share, and how commands print tables, JSON, notes and progress."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import MISSING, dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from vinets.cli.parameters import parameter
+from vinets.core.options import (
+    Domain,
+    Options,
+    flag,
+    flag_of,
+    option,
+    optional,
+    path,
+    text,
+    whole,
+)
+from vinets.core.plain import as_plain
+from vinets.core.progress import Bars, Lines, Progress, Silent
+
+if TYPE_CHECKING:
+    from vinets.data import DataSplit
+    from vinets.report import Table
+    from vinets.runs.opening import Opened
+
+DATA, RUNNING, OUTPUT = "Data", "Running", "Output"
+
+
+def listed(kind: type, accepted: str, holds: Callable[[Any], bool] = lambda value: True) -> Domain:
+    """Return the domain of numbers with commas in between; each of them has to hold.
+
+    Examples
+    --------
+    >>> listed(int, "integers").read("3, 32,32")
+    (3, 32, 32)
+    """
+
+    def read(written: str) -> tuple[Any, ...]:
+        return tuple(kind(part) for part in written.split(","))
+
+    return Domain(
+        accepted, lambda values: isinstance(values, tuple) and all(map(holds, values)), read
+    )
+
+
+SIZES = listed(
+    int,
+    "positive integers with commas in between, such as 3,32,32",
+    lambda size: size >= 1,
+)
+CHANNELS = optional(
+    listed(
+        float,
+        "numbers with commas in between, one per channel or one for all, such as 0.485,0.456,0.406",
+    )
+)
+
+
+def _cut(written: str) -> str | int:
+    """Return an index into the cut points, or a name or share such as ``50%`` as it is."""
+    try:
+        return int(written)
+    except ValueError:
+        return written
+
+
+CUT = Domain("a name, an index or a share", lambda value: isinstance(value, str | int), _cut)
+CUT_HELP = "Name or index of a cut (see vinets cuts), or a share: 50%."
+
+UncutName = Annotated[
+    str, parameter(None, "A folder of vinets train, or a network with --weights: {networks}.")
+]
+NetworkName = Annotated[
+    str,
+    parameter(
+        None,
+        "A folder of vinets build or vinets train, or a network with --weights: {networks}.",
+    ),
+]
+WEIGHTS = "Weights for a network given by name: FILE.safetensors."
+Shape = Annotated[
+    Any,  # a tuple of integers, or None; to cyclopts a tuple is several words
+    parameter(
+        DATA,
+        "Shape of one input, such as 3,32,32.",
+        SIZES,
+        shown="what the network was made for",
+    ),
+]
+
+
+@dataclass(frozen=True)
+class OutputOptions(Options):
+    """What every command has."""
+
+    quiet: bool = option(False, flag(), "No progress on stderr.", panel=OUTPUT, short=("-q",))
+    config: Path | None = option(  # read before the others are, see vinets.cli.run_file
+        None,
+        path(),
+        "Take options from a file, such as the run.toml of a folder.",
+        panel=RUNNING,
+        shown=None,
+    )
+    json: bool = option(
+        False, flag(), "Print one JSON object on stdout, and nothing else there.", panel=OUTPUT
+    )
+
+
+@dataclass(frozen=True)
+class CommonOptions(OutputOptions):
+    """What commands that compute have in common."""
+
+    seed: int = option(0, whole(0), "Seed of every draw.", panel=RUNNING)
+    device: str = option(
+        "auto", text(), "auto (a GPU where there is one), cpu, cuda or cuda:0.", panel=RUNNING
+    )
+
+
+@dataclass(frozen=True)
+class FolderOptions(CommonOptions):
+    """What commands that fill a folder have in common."""
+
+    wait: bool = option(
+        False, flag(), "Wait while another process writes into the folder.", panel=OUTPUT
+    )
+
+
+@dataclass(frozen=True)
+class WorkerOptions(Options):
+    """How many processes carry out trials, or which cluster."""
+
+    panel = RUNNING
+    jobs: int = option(1, whole(), "Processes side by side on the device.")
+    cluster: str | None = option(
+        None,
+        optional(text()),
+        "Carry out trials on a cluster: dask://HOST:PORT or ray://HOST:PORT, or, with workers "
+        "on this machine, dask://local:WORKERS or ray://local:WORKERS.",
+        shown="on this machine",
+    )
+
+    @property
+    def jobs_or_cluster(self) -> int | str:
+        """What Python calls take as ``jobs``."""
+        if self.cluster is None:
+            return self.jobs
+        if self.jobs > 1:
+            raise ValueError(
+                "--jobs is for processes of this machine, and --cluster has workers of its own. "
+                "Pass one of them; local:2 behind dask:// starts two workers here."
+            )
+        return self.cluster
+
+
+@dataclass(frozen=True)
+class DataOptions(Options):
+    """Where data and weights come from; the names are those of :mod:`vinets.runs.opening`."""
+
+    panel = DATA
+    data: str = option(MISSING, text(), "{data formats}.")
+    weights: Path | None = option(None, path(), WEIGHTS, shown=None)
+    size: int | None = option(
+        None,
+        optional(whole()),
+        "Side to which a folder of images is resized.",
+        shown="that of the first image",
+    )
+    split_seed: int = option(
+        0,
+        whole(0),
+        "Seed of the test split, where the data has none of its own. Keep it the same for "
+        "all commands, or networks are tested on what they were trained on.",
+    )
+    mean: tuple[float, ...] | None = option(
+        None,
+        CHANNELS,
+        "Mean of pixels in [0, 1] by which images are normalised, such as 0.485,0.456,0.406.",
+        shown="that of the network where it is known, else that of the training images",
+    )
+    std: tuple[float, ...] | None = option(
+        None, CHANNELS, "Their standard deviation.", shown="as for --mean"
+    )
+
+    def keywords(self) -> dict[str, Any]:
+        """Return what :func:`vinets.runs.opening.open_with_data` takes."""
+        from vinets.runs.opening import Imaging
+
+        values = dict(vars(self))
+        names = [one.name for one in fields(Imaging)]
+        images = Imaging(**{name: values.pop(name) for name in names if name in values})
+        return values | {"images": images}
+
+    def words(self, kind: type[DataOptions] | None = None) -> tuple[str, ...]:
+        """Return the options as they are written, as far as they differ from their defaults.
+
+        With ``kind``, those that a command with fewer options takes, too.
+        """
+        words: list[str] = []
+        for one in fields(kind or type(self)):
+            value, name = getattr(self, one.name), flag_of(one)
+            if isinstance(value, tuple):
+                value = ",".join(f"{number:g}" for number in value)
+            if isinstance(value, bool):
+                words.append(name if value else f"--no-{name.removeprefix('--')}")
+            elif value != one.default:
+                words += [name, str(value)]
+        return tuple(words)
+
+
+@dataclass(frozen=True)
+class TrainingDataOptions(DataOptions):
+    """Where data to train on comes from, and how it is augmented."""
+
+    flip: bool | None = option(
+        None,
+        optional(flag()),
+        "Mirror half of the images at random in training.",
+        shown="yes for CIFAR and Fashion-MNIST, else no",
+    )
+    crop: float | None = option(
+        None,
+        Domain("a number", lambda value: True, typed=float),  # checked where the images are known
+        "Shift images in training by up to this share of the shorter side; 0 for no crops.",
+        shown="0.125",
+    )
+
+
+def opened_again(out: Path, model: str) -> str:
+    """Return how to write the folder of what was made of a network: a file is named again.
+
+    Examples
+    --------
+    >>> opened_again(Path("out"), "base@net.py:MyNet"), opened_again(Path("out"), "resnet18")
+    ('out@net.py:MyNet', 'out')
+    """
+    file = model.rpartition("@")[2]
+    return f"{out}@{file}" if ".py:" in file else str(out)
+
+
+@contextmanager
+def watching(quiet: bool) -> Iterator[Progress]:
+    """Show progress on stderr: bars for a person, lines for a log, nothing if quiet."""
+    if quiet:
+        yield Silent()
+    elif sys.stderr is not None and sys.stderr.isatty():
+        with Bars() as bars:
+            yield bars
+    else:
+        yield Lines()
+
+
+def seed_and_device(common: CommonOptions) -> Any:
+    """Start torch's draws from the seed, and return the device; neither needs data or a network."""
+    import torch
+
+    from vinets.core.device import resolve_device
+
+    torch.manual_seed(common.seed)
+    return resolve_device("vinets", common.device)
+
+
+def open_data(
+    net: str, data_options: DataOptions, common: OutputOptions, *, uncut: bool = False
+) -> tuple[Opened, DataSplit]:
+    """Open a network with weights and the data that is named; it is uncut if that is wanted.
+
+    How images are normalised is told where neither the user nor the folder of a network did.
+    """
+    from vinets.data import ImageSource
+    from vinets.runs.opening import open_uncut, open_with_data, require_weights
+
+    if uncut:
+        opened, _, split = open_uncut(net, **data_options.keywords())
+        assert split is not None  # data is named
+    else:
+        opened, split = open_with_data(net, **data_options.keywords())
+    require_weights(opened, data_options.data)
+    if opened.told_by and isinstance(split.train, ImageSource):
+        used = split.train.preprocessing
+        mean, std = (", ".join(f"{v:g}" for v in values) for values in (used.mean, used.std))
+        note(
+            f"Images are normalised as {opened.told_by} tells, by mean {mean} and std {std}; "
+            "--mean and --std change that.",
+            common.quiet,
+        )
+    return opened, split
+
+
+def note(text: str, quiet: bool = False) -> None:
+    """Say something on stderr."""
+    if not quiet:
+        print(text, file=sys.stderr)
+
+
+def show(common: OutputOptions, values: Any, *tables: Table) -> bool:
+    """Print tables or, with --json, values as one JSON object; return whether it was tables.
+
+    What is not a finite number becomes null.
+    """
+    if common.json:
+        escaped = "utf" not in (getattr(sys.stdout, "encoding", None) or "utf-8").lower()
+        print(json.dumps(as_plain(values), indent=2, ensure_ascii=escaped, allow_nan=False))
+    else:
+        from vinets.report import print_table
+
+        for table in tables:
+            print_table(table)
+    return not common.json
