@@ -8,9 +8,10 @@ import torch
 
 from vinets import ABM, build, collect
 from vinets.data import digits
-from vinets.heads import ProductsHead, ProductsOptions, products
+from vinets.heads import ProductsHead, ProductsOptions
 from vinets.heads.products import factored_generators
 from vinets.heads.units import NormalizedForms
+from vinets.ideals import abm
 from vinets.ideals.base import ScaleWarning
 from vinets.models import digits_cnn
 from vinets.testing.heads import lived
@@ -58,7 +59,7 @@ def test_products_are_generators_up_to_a_factor(vectors, start):
 
 
 def test_a_line_is_a_product_with_a_constant(vectors, monkeypatch):
-    monkeypatch.setattr(products, "ABM", lambda *_, **__: ABM(psi=0.3, max_degree=1))
+    monkeypatch.setattr(abm, "ABM", lambda *_, **__: ABM(psi=0.3, max_degree=1))
     start = factored_generators(vectors, ProductsOptions(components=6), 0)
     small, large = start.gain.sort(0).values
     assert (small < 1e-4).all() and (large > 0.1).all()

@@ -12,7 +12,7 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import torch
 from torch import Tensor, nn
@@ -39,11 +39,12 @@ from vinets.heads.vanishing import (
     Variables,
     project,
 )
-from vinets.ideals.base import VanishingIdeal
-from vinets.ideals.choose import make_ideal
 from vinets.latent.collect import Latents
 from vinets.latent.pca import Projection
 from vinets.latent.rescale import Rescale
+
+if TYPE_CHECKING:
+    from vinets.ideals.base import VanishingIdeal
 
 
 @dataclass(frozen=True)
@@ -87,6 +88,8 @@ class LocalOptions(GeneratorOptions):
         return replace(self, keep=keep, max_degree=degree)
 
     def ideal(self) -> VanishingIdeal:
+        from vinets.ideals.choose import make_ideal
+
         chosen = self.for_classes(1) if self.max_degree == "auto" else self
         return make_ideal(chosen, max_degree=chosen.max_degree)
 

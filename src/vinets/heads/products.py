@@ -27,8 +27,6 @@ from vinets.heads.local import descriptors
 from vinets.heads.polynomial_layer import SizeWatch, batch_moments
 from vinets.heads.units import NormalizedForms, UnitsHead, fitting, rank_of
 from vinets.heads.vanishing import SizeOptions, Variables, project, score_generators
-from vinets.ideals.abm import ABM
-from vinets.ideals.pruning import prune
 from vinets.latent.collect import Latents
 from vinets.latent.rescale import Rescale
 
@@ -316,6 +314,9 @@ def factored_generators(
 
     Their variables are principal components of the channels at one position of every example.
     """
+    from vinets.ideals.abm import ABM
+    from vinets.ideals.pruning import prune
+
     rescale = Rescale.fit(latents.store, "channel", squash=False)
     h = descriptors(latents, rescale, seed)  # (m, C)
     n = min(options.components, h.shape[1])

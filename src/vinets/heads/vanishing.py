@@ -12,8 +12,8 @@ import time
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -23,6 +23,7 @@ from vinets.algebra.shared import SharedPolynomials, count_monomials, term_momen
 from vinets.core.checks import one_of
 from vinets.core.device import Clock
 from vinets.core.options import choice, count, flag, option, optional, share, whole
+from vinets.core.plain import changes
 from vinets.core.progress import Progress
 from vinets.core.settings import IdealOptions
 from vinets.heads.base import Head, HeadOptions, build_like, plain_facts
@@ -31,13 +32,16 @@ from vinets.heads.facts import Pictures, class_means, measure_vanishing
 from vinets.heads.pieces import HeadMaps, LinearMap, LinearPath, TrainedTail
 from vinets.heads.polynomial import PolynomialHead
 from vinets.heads.polynomial_layer import PolynomialLayer
-from vinets.ideals.base import NoGeneratorsWarning, VanishingIdeal
-from vinets.ideals.choose import make_ideal
-from vinets.ideals.classwise import ClassIdeals, fit_class_ideals
-from vinets.ideals.pruning import PrunedIdeals, PruningScores, as_polynomials, prune, score
 from vinets.latent.collect import Latents
 from vinets.latent.pca import Projection, fit_pca
 from vinets.latent.rescale import Rescale
+
+# Ideals bring scikit-learn, whose import takes half a second. Only a fit needs them, so that saved
+# networks open without.
+if TYPE_CHECKING:
+    from vinets.ideals.base import VanishingIdeal
+    from vinets.ideals.classwise import ClassIdeals
+    from vinets.ideals.pruning import PrunedIdeals, PruningScores
 
 ORDERS = ("tanh-pca", "pca-tanh")
 MAX_POLYNOMIALS = 150_000  # polynomials of a head; the best of every class stay
@@ -74,6 +78,8 @@ class GeneratorOptions(IdealOptions, HeadOptions):
 
     def ideal(self) -> VanishingIdeal:
         """Return the algorithm that finds the generators, not fitted."""
+        from vinets.ideals.choose import make_ideal
+
         options = self
         if self.algorithm.lower() != "abm" and self.normalization == "leading":
             options = replace(self, normalization=None)  # the rule is an option of ABM alone
@@ -85,7 +91,10 @@ class GeneratorOptions(IdealOptions, HeadOptions):
 
     def check(self, owner: str) -> None:
         super().check(owner)
-        self.ideal()  # complains about options that the algorithm does not have
+        # Any algorithm has a tolerance and a degree. Ideals are imported for the rest alone.
+        special = {one.name for one in fields(IdealOptions)} - {"psi", "max_degree"}
+        if special & changes(self).keys():
+            self.ideal()  # complains about options that the algorithm does not have
 
 
 @dataclass(frozen=True)
@@ -373,6 +382,8 @@ def score_generators(
     progress: Progress | None = None,
 ) -> ClassGenerators:
     """Fit one ideal per class to the points of a mask (m,), and score its generators on another."""
+    from vinets.ideals.pruning import as_polynomials, score
+
     points, labels = variables.points, variables.labels
     fit, check = fit.to(points.device), check.to(points.device)
     ideals, seconds = timed_ideals(points[fit], labels[fit], ideal, progress)
@@ -389,6 +400,9 @@ def timed_ideals(
     points: Tensor, labels: Tensor, ideal: VanishingIdeal, progress: Progress | None = None
 ) -> tuple[ClassIdeals, float]:
     """Fit one ideal per class, and return the seconds until the device was done, too."""
+    from vinets.ideals.base import NoGeneratorsWarning
+    from vinets.ideals.classwise import fit_class_ideals
+
     clock = Clock(points.device)
     clock.wait()  # so that earlier work of the device does not count
     begin = clock.mark()
@@ -419,6 +433,8 @@ def make_layer(
     In a local head the layer is batch-normalised. In a global one coefficients are kept class by
     class where all monomials stay and that takes fewer parameters.
     """
+    from vinets.ideals.pruning import prune
+
     classes = len(generators.ideals.ideals)
     keep = 1.0 if options.keep is None else options.keep
     assert not isinstance(keep, str)  # a local head has chosen it
