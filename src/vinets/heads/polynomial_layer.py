@@ -89,8 +89,8 @@ class Monomials(nn.Module):
         return TermSet.from_tensors(n_variables, "t", blocks)
 
 
-class Watched:
-    """Polynomials whose sizes on a batch training may ask for, to keep them small on a class."""
+class SizeWatch:
+    """Base of modules that tell training how large their polynomials are on a batch."""
 
     watched = False  # whether training asks
     seen: list[Tensor]  # sizes (B, N) in the last forward pass, in parts
@@ -110,7 +110,7 @@ class Watched:
         return ((inside / (outside + 1e-6)) * met).sum() / met.sum().clamp_min(1)
 
 
-class MonomialLayer(Watched, nn.Module, ABC):
+class MonomialLayer(SizeWatch, nn.Module, ABC):
     """Base of polynomial layers: monomials (m - mean) / std, standardised in training.
 
     Monomials of different degree differ in size by orders of magnitude. A folded layer may do

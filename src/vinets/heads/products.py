@@ -24,7 +24,7 @@ from vinets.core.checks import parameter_error
 from vinets.core.options import choice, count, option, optional, real, whole
 from vinets.heads.base import HeadOptions, plain_facts
 from vinets.heads.local import descriptors
-from vinets.heads.polynomial_layer import Watched, batch_moments
+from vinets.heads.polynomial_layer import SizeWatch, batch_moments
 from vinets.heads.units import NormalizedForms, UnitsHead, fitting, rank_of
 from vinets.heads.vanishing import SizeOptions, Variables, project, score_generators
 from vinets.latent.collect import Latents
@@ -66,7 +66,7 @@ class ProductsOptions(HeadOptions):
             raise parameter_error(owner, "factors", "2 with start='ideal'", self.factors)
 
 
-class ProductsHead(Watched, UnitsHead):
+class ProductsHead(SizeWatch, UnitsHead):
     """Products of ``factors`` forms at every position, summed with spatial weights.
 
     Parameters
