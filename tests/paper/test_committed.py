@@ -47,3 +47,9 @@ def test_the_results_belong_to_some_weights_and_data(store):
     trials = EXPERIMENTS["table-efficiency"].trials(Plan())
     with pytest.raises(ValueError, match=r"resnet18 with other weights and other data\. Choose"):
         store.claim(trials, {"resnet18": Identity("mine", "mine")})
+
+
+def test_trials_in_other_folders_are_those_that_are_planned():
+    for folder, name in (("oracles", "table-oracles"), ("kept", "fig-kept")):
+        names = {record.trial.name for record in Store(PAPER.parent / folder).records()}
+        assert names and names <= {trial.name for trial in EXPERIMENTS[name].trials(Plan())}
