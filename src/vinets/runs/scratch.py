@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
@@ -22,7 +22,7 @@ from vinets.models import source_of
 from vinets.models.facts import input_fields
 from vinets.networks.uncut import UncutNetwork, write_uncut
 from vinets.runs.opening import channel_count, check_inputs, is_saved, make_network
-from vinets.runs.setup import DataFacts, Identity, Setup
+from vinets.runs.setup import DataFacts, Setup
 from vinets.runs.store import Store
 from vinets.runs.tasks import CHECKPOINTS
 from vinets.training import train_classifier
@@ -116,7 +116,8 @@ def train_into(
     # the weights to begin with need no digest: they follow from the seed of the recipe
     with locked(folder):
         settings = {"model": model, "recipe": changes(recipe)}
-        Store(folder).reserve({".": settings}, {model: Identity("", facts.content, data.reading)})
+        identity = replace(setup.identity, weights="")
+        Store(folder).reserve({".": settings}, {model: identity})
         history = train_classifier(
             setup.model,
             setup.train,

@@ -22,6 +22,7 @@ from vinets.data.source import choose_per_class, require_split
 from vinets.measure.doubt import warn_of_low_accuracy
 from vinets.models import channel_options, create_model
 from vinets.models.facts import input_fields, trained_on
+from vinets.models.libraries.file import code_of
 from vinets.networks.seen import load_trained, refuse_seen
 from vinets.training.lessons import Lessons
 
@@ -44,10 +45,26 @@ class Identity:
     data: str  # digest of every example and label, training and test part
     preprocessing: str = ""  # of images, where that is not the data's own way
     form: str = ""  # digest of names, dtypes and shapes; stores of earlier releases have none
+    code: str = ""  # digest of the file of an own network; earlier releases wrote none
+
+    @classmethod
+    def of(cls, model: nn.Module, data: DataSplit) -> Identity:
+        """Return what identifies the results of a network on this data."""
+        state = [(k, str(t.dtype), list(t.shape)) for k, t in model.state_dict().items()]
+        fields = [input_fields(part.example()) for part in (data.train, data.test) if len(part)]
+        sizes = [len(data.train), len(data.test)]
+        return cls(
+            fingerprint(model.state_dict().values()),
+            identify(data),
+            data.reading,
+            # fingerprint leaves names and shapes out
+            digest((), [state, fields, sizes, list(data.train.classes)]),
+            code_of(model),
+        )
 
     def differences(self, now: Identity) -> list[str]:
-        """Names of the digests that differ; what was not written down does not count."""
-        names = ("weights", "data", "preprocessing")
+        """List what differs, in words; what an earlier release did not write does not count."""
+        names = ["weights", "data", "preprocessing", *(["code"] if self.code else [])]
         differ = [name for name in names if getattr(self, name) != getattr(now, name)]
         # other weights and data have other shapes as a rule, which would say nothing new
         return differ or (["shapes"] if self.form and self.form != now.form else [])
@@ -72,13 +89,6 @@ class DataFacts:
         return cls(data.name, *sizes, identify(data), *digests)
 
 
-def _form(model: nn.Module, data: DataSplit) -> str:
-    """A digest of what :func:`fingerprint` leaves out."""
-    state = [(k, str(t.dtype), list(t.shape)) for k, t in model.state_dict().items()]
-    fields = [input_fields(part.example()) for part in (data.train, data.test) if len(part)]
-    return digest((), [state, fields, [len(data.train), len(data.test)], list(data.train.classes)])
-
-
 class Setup:
     """An uncut network and its data on a device; ``name`` is that by which trials name it.
 
@@ -101,9 +111,7 @@ class Setup:
     @cached_property
     def identity(self) -> Identity:
         """Digests of the network and its data, kept with results."""
-        weights = fingerprint(self.model.state_dict().values())
-        form = _form(self.model, self.data)
-        return Identity(weights, identify(self.data), self.data.reading, form)
+        return Identity.of(self.model, self.data)
 
     @cached_property
     def facts(self) -> dict[str, Any]:

@@ -7,7 +7,9 @@ that were named in this process.
 
 from __future__ import annotations
 
+import ast
 import difflib
+import hashlib
 import importlib.util
 import inspect
 import re
@@ -29,6 +31,7 @@ RECORD_NAME = re.compile(r"[\w .+-]+\.py:\w+")  # the name of a file without its
 FILE_MODULE = "vinets file "
 
 _named: dict[str, Callable[..., Any]] = {}
+_codes: dict[str, str] = {}  # digests of code by the name of the module
 
 
 class UnnamedFile(ValueError):
@@ -83,6 +86,9 @@ class File(Library):
         model = make(**options)
         if not isinstance(model, nn.Module):
             raise ValueError(f"it gave {type(model).__name__}, and a torch.nn.Module is wanted")
+        code = _codes.get(make.__module__)
+        for part in model.modules() if code else ():
+            vars(part)["vinets_code"] = code  # every part keeps it where the network is cut
         return model
 
     def spec(self, name: str) -> str:
@@ -145,7 +151,52 @@ def _run(path: Path, changed: int) -> ModuleType:
         del sys.modules[name]
         reason = " ".join(f"{type(error).__name__}: {error}".split()).rstrip(".")
         raise ValueError(f"{path} could not be run: {reason}.") from error
+    _codes[name] = _digest_code(path)
     return module
+
+
+def code_of(network: nn.Module) -> str:
+    """Return a digest of the code of a network in a file of the user's own; "" for any other.
+
+    The digest is that of the file, and of the modules in its folder that it imports.
+    """
+    digests = {vars(part).get("vinets_code", "") for part in network.modules()}
+    return "-".join(sorted(digests - {""}))
+
+
+def _digest_code(path: Path) -> str:
+    """Return a digest of a file, and of the modules in its folder that it imports."""
+    folder, files = path.parent, [path]
+    for file in files:  # which grow meanwhile
+        for module in _imported(file, folder):
+            # All packages on the way to a module run before it does.
+            places = [one for one in (module, *module.parents) if folder in one.parents]
+            for place in places:
+                for one in (place.with_name(f"{place.name}.py"), place / "__init__.py"):
+                    if one not in files and one.is_file():
+                        files.append(one)
+    # The file itself may be renamed, and its folder may be moved.
+    names = ["", *(one.relative_to(folder).as_posix() for one in files[1:])]
+    digests = [hashlib.sha256(file.read_bytes()).hexdigest() for file in files]
+    facts = sorted(zip(names, digests, strict=True))
+    return hashlib.sha256(repr(facts).encode()).hexdigest()[:16]
+
+
+def _imported(file: Path, folder: Path) -> Iterator[Path]:
+    """Give the places, without suffix, of modules that a file may import from a folder."""
+    try:
+        tree = ast.parse(file.read_bytes())
+    except (SyntaxError, ValueError):  # of a neighbour that cannot be imported
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield folder.joinpath(*alias.name.split("."))
+        elif isinstance(node, ast.ImportFrom):
+            # One dot is the folder of the file, and every further dot the one above.
+            start = file.parents[node.level - 1] if node.level else folder
+            for alias in node.names:  # a name may be that of a module
+                yield start.joinpath(*(node.module or "").split("."), alias.name)
 
 
 def _numbers(value: Any) -> bool:
