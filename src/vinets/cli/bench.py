@@ -43,8 +43,8 @@ def bench(
     Example: vinets bench out/base out/small small-int8.onnx --batch-sizes 1,256
     """
     from vinets.measure import bench as measured
+    from vinets.networks.open import noise_like, open_side_by_side
     from vinets.report import print_table
-    from vinets.runs.opening import noise_like, open_side_by_side
 
     seeded(common.seed)
     wanted = integers("--batch-sizes", batch_sizes)

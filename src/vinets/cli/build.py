@@ -160,10 +160,11 @@ def _build(
 ) -> None:
     from vinets.data.sources import limit_source
     from vinets.networks.network import CutNetwork
+    from vinets.networks.open import require_weights
     from vinets.report import print_table
     from vinets.runs.compare import compare_heads, head_trials
     from vinets.runs.comparison import comparison_table, remarks
-    from vinets.runs.opening import open_uncut, require_weights
+    from vinets.runs.open import open_uncut
     from vinets.runs.setup import Origin
 
     given = options, recipe, latents

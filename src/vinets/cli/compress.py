@@ -66,7 +66,8 @@ def compress(
     Example: vinets compress out/resnet18 --data cifar10:data --budget params=10% --budget
     latency=50%@cpu --out out/small
     """
-    from vinets.runs.opening import open_uncut, require_weights
+    from vinets.networks.open import require_weights
+    from vinets.runs.open import open_uncut
     from vinets.runs.setup import Origin
     from vinets.search import CommandWords, parse_budget
     from vinets.search import compress as search_for

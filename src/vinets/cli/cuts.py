@@ -44,7 +44,7 @@ def cuts(
     from vinets.latent.cut import cut_points
     from vinets.models import PRESETS
     from vinets.report import print_table
-    from vinets.runs.opening import open_uncut
+    from vinets.runs.open import open_uncut
     from vinets.search.space import choose_cuts
 
     seeded(common.seed)

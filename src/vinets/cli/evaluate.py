@@ -40,8 +40,9 @@ def evaluate(
     from vinets.core.device import resolve_device
     from vinets.measure import evaluate as evaluated
     from vinets.measure.doubt import warn_of_low_accuracy
+    from vinets.networks.open import require_weights
     from vinets.report import print_table
-    from vinets.runs.opening import open_with_data, require_weights
+    from vinets.runs.open import open_with_data
 
     seeded(common.seed)
     one_of("vinets", "part", part, ("test", "train"))

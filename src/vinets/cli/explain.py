@@ -65,7 +65,7 @@ def explain(
     from vinets.explanations.page import explain_page
     from vinets.networks import CutNetwork
     from vinets.report import html, print_page
-    from vinets.runs.opening import open_with_data
+    from vinets.runs.open import open_with_data
     from vinets.runs.positions import preprocessing_of
 
     seeded(common.seed)

@@ -50,7 +50,7 @@ def export(
     from vinets.core.device import resolve_device
     from vinets.export import export_network
     from vinets.report import print_table
-    from vinets.runs.opening import open_to_export
+    from vinets.runs.open import open_to_export
 
     seeded(common.seed)
     there = resolve_device("vinets", common.device)

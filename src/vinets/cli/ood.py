@@ -54,8 +54,9 @@ def ood(
     Example: vinets ood out/base --data digits --ood noise --ood textures
     """
     from vinets.core.device import resolve_device
+    from vinets.networks.open import require_weights
     from vinets.report import Column, Row, Table, print_table
-    from vinets.runs.opening import open_with_data, require_weights
+    from vinets.runs.open import open_with_data
     from vinets.scores.detect import compare_scores, ood_images
 
     seeded(common.seed)

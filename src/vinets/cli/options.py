@@ -90,7 +90,7 @@ class Workers:
 
 @dataclass(frozen=True)
 class Reading:
-    """Where data and weights come from; the names are those of :mod:`vinets.runs.opening`."""
+    """Where data and weights come from; the names are those of :mod:`vinets.runs.open`."""
 
     data: Annotated[str, option(DATA, "{data formats}.")]
     weights: Weights = None
@@ -125,15 +125,15 @@ class Reading:
     ] = None
 
     def keywords(self) -> dict[str, Any]:
-        """What :func:`vinets.runs.opening.open_with_data` takes."""
-        from vinets.runs.opening import Imaging
+        """What :func:`vinets.runs.open.open_with_data` takes."""
+        from vinets.runs.open import ImageOptions
 
         given = vars(self) | {
             "mean": numbers("--mean", self.mean),
             "std": numbers("--std", self.std),
         }
-        names = [one.name for one in fields(Imaging)]
-        images = Imaging(**{name: given.pop(name) for name in names if name in given})
+        names = [one.name for one in fields(ImageOptions)]
+        images = ImageOptions(**{name: given.pop(name) for name in names if name in given})
         return given | {"images": images}
 
     def words(self, kind: type[Reading] | None = None) -> tuple[str, ...]:

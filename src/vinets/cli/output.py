@@ -15,7 +15,7 @@ from vinets.core.progress import Bars, Lines, Progress, Silent
 
 if TYPE_CHECKING:
     from vinets.data import DataSplit
-    from vinets.runs.opening import Opened
+    from vinets.networks.open import NamedNetwork
 
 
 @contextmanager
@@ -43,7 +43,7 @@ def note(text: str, quiet: bool = False) -> None:
         typer.echo(text, err=True)
 
 
-def note_normalisation(opened: Opened, data: DataSplit, quiet: bool) -> None:
+def note_normalisation(opened: NamedNetwork, data: DataSplit, quiet: bool) -> None:
     """Say how images are normalised, where neither the user nor the folder of a network did."""
     from vinets.data import ImageSource
 

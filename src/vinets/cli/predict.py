@@ -43,9 +43,9 @@ def predict(
     """
     from vinets import pretrained
     from vinets.data.folders import image_files
+    from vinets.networks.open import open_network
     from vinets.report import Column, Table, print_table
-    from vinets.runs.opening import open_network
-    from vinets.runs.predicting import predict_images
+    from vinets.runs.open import predict_images
 
     seeded(common.seed)
     opened = open_network(net)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from vinets.data import DataSplit
     from vinets.networks import CutNetwork
-    from vinets.runs.opening import Opened
+    from vinets.networks.open import NamedNetwork
 
 
 BATCH = 256
@@ -112,20 +112,21 @@ def theory(
     print_page(page, PICTURES if out is None else f"The figures are in {out / 'theory.html'}.")
 
 
-def _open_vinet(folder: Path, uncut: Opened, example: Tensor) -> CutNetwork:
+def _open_vinet(folder: Path, uncut: NamedNetwork, example: Tensor) -> CutNetwork:
     """The network that is studied beside the uncut one, which takes the same inputs."""
-    from vinets.runs.opening import Opened, check_inputs, open_cut
+    from vinets.networks.open import NamedNetwork, check_inputs, open_cut
 
     network = open_cut(folder, made_of=uncut)
-    check_inputs(Opened(str(folder), network), example)
+    check_inputs(NamedNetwork(str(folder), network), example)
     return network
 
 
-def _open(model: str, reading: MarginReading) -> tuple[Opened, Tensor, DataSplit | None]:
+def _open(model: str, reading: MarginReading) -> tuple[NamedNetwork, Tensor, DataSplit | None]:
     """The uncut network, an input and, where it is given, the data."""
     from torch import Tensor
 
-    from vinets.runs.opening import open_uncut, require_weights
+    from vinets.networks.open import require_weights
+    from vinets.runs.open import open_uncut
 
     if reading.data is not None and reading.shape is not None:
         raise ValueError("Pass --shape or --data, for --data gives the shape as well.")

@@ -20,8 +20,8 @@ from vinets.heads.base import seeded
 from vinets.measure import evaluate, machine
 from vinets.models import source_of
 from vinets.models.facts import input_fields
+from vinets.networks.open import channel_count, check_inputs, is_saved, make_network
 from vinets.networks.uncut import UncutNetwork, write_uncut
-from vinets.runs.opening import channel_count, check_inputs, is_saved, make_network
 from vinets.runs.setup import DataFacts, Setup
 from vinets.runs.store import Store
 from vinets.runs.tasks import CHECKPOINTS

@@ -13,8 +13,9 @@ from vinets.models import digits_cnn, save_weights, source_of
 from vinets.models.facts import input_fields
 from vinets.networks import CutNetwork, VINet
 from vinets.networks.build import build
+from vinets.networks.open import open_network
 from vinets.networks.uncut import UncutNetwork, write_uncut
-from vinets.runs.opening import open_network, open_uncut, open_with_data
+from vinets.runs.open import open_uncut, open_with_data
 from vinets.runs.setup import DataFacts
 
 DIGITS = load_data("digits")
