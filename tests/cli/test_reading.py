@@ -134,9 +134,8 @@ def test_folders_of_images_are_mirrored_only_if_asked(pictures):
         ({"crop": 0.0}, (0, False)),
         ({"crop": 0.25, "flip": True}, (8, True)),
     ):
-        train = open_with_data("resnet20", pictures, weights=save, images=ImageOptions(**given))[
-            1
-        ].train
+        images = ImageOptions(**given)
+        train = open_with_data("resnet20", pictures, weights=save, images=images)[1].train
         assert (train.augmentation.padding, train.augmentation.flip) == expected
 
 
