@@ -11,7 +11,7 @@ from vinets.models import create_model
 from vinets.paper.backbones import BACKBONES, PAPER, RESNET18, RESNET34
 from vinets.paper.paper import GENERATORS, UNCUT, VARIANTS
 from vinets.paper.plan import Plan
-from vinets.runs.context import COUNTED
+from vinets.runs.setup import COUNTED
 
 EXAMPLE = torch.zeros(1, 3, 32, 32)
 

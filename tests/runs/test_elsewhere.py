@@ -11,9 +11,8 @@ from vinets.core.progress import progress_of
 from vinets.heads import SimKDHead
 from vinets.models import create_model, save_weights
 from vinets.runs.compare import head_trials
-from vinets.runs.context import CutContext
 from vinets.runs.run import run_trials
-from vinets.runs.setup import SetupFiles
+from vinets.runs.setup import Cut, SetupFiles
 from vinets.runs.store import Store
 from vinets.runs.trial import Trial
 
@@ -56,7 +55,7 @@ def test_every_head_is_tuned_jointly_on_tokens_as_positions(text, tmp_path):
 def test_a_projector_behind_a_layer_norm_may_be_negative(text):
     setup = text.open("text", torch.device("cpu"))
     trial = head_trials(START, baselines=True)["SimKD"]
-    network, _ = CutContext(setup, START, progress_of(None)).network(trial)
+    network, _ = Cut(setup, START, progress_of(None)).network(trial)
     assert isinstance(network.head, SimKDHead) and network.head.signed
 
 

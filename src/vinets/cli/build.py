@@ -162,8 +162,7 @@ def _build(
     from vinets.networks.network import CutNetwork
     from vinets.networks.open import require_weights
     from vinets.report import print_table
-    from vinets.runs.compare import compare_heads, head_trials
-    from vinets.runs.comparison import comparison_table, remarks
+    from vinets.runs.compare import compare_heads, comparison_table, head_trials, remarks
     from vinets.runs.open import open_uncut
     from vinets.runs.setup import Origin
 

@@ -63,10 +63,10 @@ def explain(
     from vinets.data.formats import UnknownData
     from vinets.explanations.explain import explain as explained
     from vinets.explanations.page import explain_page
+    from vinets.explanations.positions import preprocessing_of
     from vinets.networks import CutNetwork
     from vinets.report import html, print_page
     from vinets.runs.open import open_with_data
-    from vinets.runs.positions import preprocessing_of
 
     seeded(common.seed)
     there = resolve_device("vinets", common.device)

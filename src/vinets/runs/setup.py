@@ -1,32 +1,41 @@
-"""An uncut network with its data on a device, and what identifies both."""
+"""An uncut network with its data on a device, what identifies both, and what a cut of it gives."""
 
 from __future__ import annotations
 
 import shlex
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from vinets.core.device import call, evaluating, logits_of
-from vinets.core.plain import as_plain
-from vinets.core.progress import Progress, progress_of
-from vinets.core.settings import SampleOptions
+from vinets.core.plain import as_plain, changes
+from vinets.core.progress import Notes, Progress, progress_of
+from vinets.core.settings import SampleOptions, TrainingOptions
 from vinets.core.tensors import digest, fingerprint
 from vinets.data import DataSplit, ImageSource, Source, load_data
 from vinets.data.digest import examples_digest, identify
 from vinets.data.source import choose_per_class, require_split
+from vinets.heads import HEADS, BuildFacts
+from vinets.latent.collect import Latents, collect
+from vinets.latent.cut import all_convolutions, all_layers, paper_convolutions, share_removed
 from vinets.measure.doubt import warn_of_low_accuracy
 from vinets.models import channel_options, create_model
 from vinets.models.facts import input_fields, trained_on
 from vinets.models.libraries.file import code_of
+from vinets.networks.build import put_behind
+from vinets.networks.network import CutNetwork
 from vinets.networks.seen import load_trained, refuse_seen
-from vinets.training.lessons import Lessons
+from vinets.runs.trial import Trial
+from vinets.training import LatentViews, Lessons, cache_latents
 
 CHUNK = 2_000  # examples at once where nothing is trained
+MAX_VIEW_BYTES = 64 << 30  # bytes of cached latents
+COUNTED = {"all": all_convolutions, "paper": paper_convolutions, "layers": all_layers}
 
 
 @dataclass(frozen=True)
@@ -217,3 +226,115 @@ def wrong_answers(
             right.append((logits_of(call(network, inputs)).argmax(1) == labels).cpu())
             watch.advance(len(labels))
     return tuple((~torch.cat(right)).nonzero()[:, 0].tolist())
+
+
+# --- what trials at one cut share ---------------------------------------------------------------
+
+
+class Cut:
+    """Latents, cached views and untrained networks behind one cut, for one seed.
+
+    Of what is large, the last that was asked for is kept, so that trials that follow each other
+    should be alike. The ``trial`` is one of them; all have the same :attr:`Trial.shares`. Processes
+    share the answers of the teacher in the folder ``lessons``.
+    """
+
+    def __init__(
+        self, setup: Setup, trial: Trial, progress: Progress, lessons: Path | None = None
+    ) -> None:
+        self.setup, self.progress, self._trial = setup, progress, trial
+        self.lessons = setup.lessons if lessons is None else Lessons(setup.model, lessons)
+
+    @cached_property
+    def latents(self) -> Latents:
+        """Latents of the examples that ideals are fitted to and scored on."""
+        return collect(
+            self.setup.model,
+            self.setup.train,
+            self._trial.cut,
+            options=self._trial.latents,
+            device=self.setup.device,
+            seed=self._trial.seed,
+            progress=self.progress,
+        )
+
+    @cached_property
+    def test_latents(self) -> Tensor:
+        """Latents (m, C, P) of the test data, in half precision."""
+        # They stay on the device as long as there are heads to test.
+        latents, setup = self.latents, self.setup
+        with torch.no_grad():
+            parts = [
+                latents.reader(latents.backbone(x)).half()
+                for x, _ in setup.test.batches(CHUNK, device=setup.device)
+            ]
+        return torch.cat(parts)
+
+    def removed_and_shape(self, trial: Trial) -> tuple[float, tuple[int, int]]:
+        """Return the share of convolutions that the cut removes, and the shape of the latents."""
+        latents = self.latents
+        removed = share_removed(self.setup.model, latents.backbone, COUNTED[trial.counting])
+        return removed, latents.shape
+
+    def recipe(self, trial: Trial) -> TrainingOptions:
+        """Return how a trial trains: by its seed, and without what its head has no use for."""
+        kind = HEADS[trial.head]
+        # Polynomials of a baseline have no class to vanish on.
+        kept = trial.recipe.vanish if kind.from_ideals or trial.head == "products" else 0.0
+        return replace(trial.recipe, seed=trial.seed, vanish=kept)
+
+    def network(self, trial: Trial) -> tuple[CutNetwork, BuildFacts]:
+        """Make the untrained network of a trial, with how its head was built."""
+        latents = self.latents  # first, because collecting them is a stage of its own
+        self.progress.start(HEADS[trial.head].label, 1)
+        notes = Notes(self.progress)
+        head = HEADS[trial.head].build(latents, trial.options, trial.seed, notes)
+        self.progress.advance(1)
+        options = changes(trial.options)
+        return put_behind(
+            latents, head, {"head": trial.head, "options": options, "seed": trial.seed}
+        )
+
+    def views(self, trial: Trial) -> LatentViews:
+        """Return latents of augmented passes over all training data, with logits of a teacher."""
+        recipe = self.recipe(trial)
+
+        def collect_views() -> LatentViews:
+            # Any head will do, because views end at the cut; this one needs no polynomials.
+            network, _ = self.network(trial.change(head="linear"))
+            return cache_latents(
+                network,
+                self.setup.train,
+                recipe=recipe,
+                teacher=self.setup.model if recipe.distill else None,
+                memory_limit=MAX_VIEW_BYTES,
+                device=self.setup.device,
+                progress=self.progress,
+            )
+
+        return self.latents.once("views", _drawn(recipe), collect_views)
+
+    @torch.no_grad()
+    def projected(
+        self, trial: Trial, front: Callable[[Tensor], Tensor]
+    ) -> tuple[LatentViews, Tensor]:
+        """Return views and test latents behind the frozen part of a head.
+
+        All heads of trials that project alike share them.
+        """
+        views = self.views(trial)
+        like = getattr(trial.options, "like", trial.options)  # a baseline sees the same variables
+        names = ("components", "order", "scale", "pca")
+        key = *(getattr(like, name, None) for name in names), _drawn(self.recipe(trial))
+
+        def project() -> tuple[LatentViews, Tensor]:
+            tests = [front(part.float()) for part in self.test_latents.split(CHUNK)]
+            return views.through(front, torch.float32), torch.cat(tests)
+
+        return self.latents.once("projected", key, project)
+
+
+def _drawn(recipe: TrainingOptions) -> Hashable:
+    """Return what views depend on; the rest of a recipe trains on the same views."""
+    drawn = recipe.validation, recipe.augment, bool(recipe.distill)
+    return recipe.views, recipe.dtype, recipe.projected, drawn

@@ -20,7 +20,6 @@ from vinets.core.plain import changes, from_plain
 from vinets.core.settings import LatentOptions, SampleOptions, SpeedOptions, TrainingOptions
 from vinets.heads import HEADS, BuildFacts, HeadOptions
 from vinets.heads.class_sizes import Vanishing
-from vinets.runs.comparison import Speed
 from vinets.training.history import History
 
 T = TypeVar("T")
@@ -239,6 +238,14 @@ class DimensionFacts:
 
     neighbours: int
     per_class: dict[str, float]
+    mean: float
+    std: float
+
+
+@dataclass(frozen=True)
+class Speed:
+    """Images per second: mean and standard deviation over windows of one measurement."""
+
     mean: float
     std: float
 
