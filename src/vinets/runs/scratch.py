@@ -22,7 +22,7 @@ from vinets.models import source_of
 from vinets.models.facts import input_fields
 from vinets.networks.open import channel_count, check_inputs, is_saved, make_network
 from vinets.networks.uncut import UncutNetwork, write_uncut
-from vinets.runs.setup import DataFacts, Setup
+from vinets.runs.setup import Setup
 from vinets.runs.store import Store
 from vinets.runs.tasks import CHECKPOINTS
 from vinets.training import train_classifier
@@ -33,7 +33,7 @@ class TrainingRun:
     """How a network was trained, and what came of it."""
 
     model: str  # its name
-    data: DataFacts  # what it was trained on
+    data: dict[str, Any]  # what it was trained on
     recipe: TrainingOptions
     best_epoch: int  # the one that was kept
     seconds: float  # of all epochs
@@ -43,12 +43,12 @@ class TrainingRun:
 
 
 def recipe_for(model: str) -> TrainingOptions:
-    """The default recipe of a network."""
+    """Return the default recipe of a network."""
     return SMALL.get(model, BACKBONE)
 
 
 def recipe_called(name: str) -> UncutRecipe:
-    """The recipe of that name; see :data:`vinets.core.settings.RECIPES`."""
+    """Return the recipe of that name; see :data:`vinets.core.settings.RECIPES`."""
     if name not in RECIPES:
         raise ValueError(
             f"There is no recipe {name!r}.{nearest(name, RECIPES)} There are: {', '.join(RECIPES)}."
@@ -57,7 +57,7 @@ def recipe_called(name: str) -> UncutRecipe:
 
 
 def expectation(name: str) -> str:
-    """The accuracy that a recipe reached, in words; empty where it was not measured.
+    """Return the accuracy that a recipe reached, in words; empty where it was not measured.
 
     Examples
     --------
@@ -67,16 +67,16 @@ def expectation(name: str) -> str:
     known = pretrained.expected(name)
     if known is None:
         return ""
-    found = [100 * one for one in known["accuracies"]]
-    spread = f" ± {stdev(found):.2f}" if len(found) > 1 else ""
-    seeds = f"{len(found)} seeds" if len(found) > 1 else "one seed"
-    return f"{fmean(found):.2f}%{spread} on the test part, {seeds}"
+    points = [100 * one for one in known["accuracies"]]
+    spread = f" ± {stdev(points):.2f}" if len(points) > 1 else ""
+    seeds = f"{len(points)} seeds" if len(points) > 1 else "one seed"
+    return f"{fmean(points):.2f}%{spread} on the test part, {seeds}"
 
 
 def written_recipes() -> str:
-    """All recipes with the accuracy to expect, for a help text."""
-    told = {name: expectation(name) for name in RECIPES}
-    return "; ".join(f"{name} ({words})" if words else name for name, words in told.items())
+    """List all recipes with the accuracy to expect, for a help text."""
+    known = {name: expectation(name) for name in RECIPES}
+    return "; ".join(f"{name} ({words})" if words else name for name, words in known.items())
 
 
 def train_into(
@@ -103,21 +103,21 @@ def train_into(
         How; None is that of :func:`recipe_for`. Its seed is that of the first weights, too.
     """
     recipe = recipe_for(model) if recipe is None else recipe
-    example = data.train.example()
+    example, classes = data.train.example(), tuple(data.train.classes)
     if is_saved(model):
         raise ValueError(
             f"model must be the name of a network to train from scratch. Got {model!r} instead."
         )
     with seeded(recipe.seed):
-        opened = make_network(model, len(data.train.classes), channel_count(example))
-    check_inputs(opened, example)
-    on, facts = resolve_device("train_into", device), DataFacts.of(data)
-    setup, folder = Setup(model, opened.network, data, on), Path(out)
-    # the weights to begin with need no digest: they follow from the seed of the recipe
+        network = make_network(model, len(classes), channel_count(example))
+    check_inputs(network, example)
+    on, folder = resolve_device("train_into", device), Path(out)
+    setup = Setup(model, network.network, data, on)
+    facts = setup.facts  # before the network knows what it is trained on
     with locked(folder):
         settings = {"model": model, "recipe": changes(recipe)}
-        identity = replace(setup.identity, weights="")
-        Store(folder).reserve({".": settings}, {model: identity})
+        # The weights to begin with need no digest: they follow from the seed of the recipe.
+        Store(folder).reserve({".": settings}, {model: replace(setup.identity, weights="")})
         history = train_classifier(
             setup.model,
             setup.train,
@@ -127,12 +127,20 @@ def train_into(
             progress=progress,
         )
         tested = evaluate(setup.model, setup.test.batches(512, device=on), device=on).to_dict()
-        kept = history.best, history.seconds
-        run = TrainingRun(model, facts, recipe, *kept, machine(on), tested, setup.parameters)
+        run = TrainingRun(
+            model=model,
+            data=facts,
+            recipe=recipe,
+            best_epoch=history.best,
+            seconds=history.seconds,
+            machine=machine(on),
+            test=tested,
+            parameters=setup.parameters,
+        )
         whole = setup.model.cpu()  # the same module, moved in place: training and test are over
         source = source_of(whole)
         assert source is not None  # create_model made it
-        given = getattr(data.train, "preprocessing", None)
-        inputs, classes = input_fields(example), tuple(data.train.classes)
-        write_uncut(folder, UncutNetwork(whole, source, inputs, classes, given, as_plain(run)))
+        images = getattr(data.train, "preprocessing", None)
+        parts = whole, source, input_fields(example), classes, images, as_plain(run)
+        write_uncut(folder, UncutNetwork(*parts))
     return run

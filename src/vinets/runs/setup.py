@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from vinets.core.device import call, evaluating, logits_of
-from vinets.core.plain import as_plain, changes
+from vinets.core.plain import changes
 from vinets.core.progress import Notes, Progress, progress_of
 from vinets.core.settings import SampleOptions, TrainingOptions
 from vinets.core.tensors import digest, fingerprint
@@ -24,11 +24,11 @@ from vinets.heads import HEADS, BuildFacts
 from vinets.latent.collect import Latents, collect
 from vinets.latent.cut import all_convolutions, all_layers, paper_convolutions, share_removed
 from vinets.measure.doubt import warn_of_low_accuracy
-from vinets.models import channel_options, create_model
 from vinets.models.facts import input_fields, trained_on
 from vinets.models.libraries.file import code_of
 from vinets.networks.build import put_behind
 from vinets.networks.network import CutNetwork
+from vinets.networks.open import channel_count, make_network
 from vinets.networks.seen import load_trained, refuse_seen
 from vinets.runs.trial import Trial
 from vinets.training import LatentViews, Lessons, cache_latents
@@ -79,25 +79,6 @@ class Identity:
         return differ or (["shapes"] if self.form and self.form != now.form else [])
 
 
-@dataclass(frozen=True)
-class DataFacts:
-    """A data set and its split: name, sizes of both parts, and what is in them."""
-
-    name: str
-    train: int
-    test: int
-    content: str  # digest of both parts
-    examples: str = ""  # digest of the examples of both parts, in any order
-    training: str = ""  # and of those of the training part
-
-    @classmethod
-    def of(cls, data: DataSplit) -> DataFacts:
-        """What is known of ``data``."""
-        sizes = len(data.train), len(data.test)
-        digests = examples_digest(data.train, data.test), examples_digest(data.train)
-        return cls(data.name, *sizes, identify(data), *digests)
-
-
 class Setup:
     """An uncut network and its data on a device; ``name`` is that by which trials name it.
 
@@ -124,13 +105,24 @@ class Setup:
 
     @cached_property
     def facts(self) -> dict[str, Any]:
-        """Facts about all its data, for networks that are trained on it, as plain values."""
+        """What is to be known of all its data by networks that are trained on it, as plain values.
+
+        These are its name, the sizes of both parts, a digest of their content, and digests of the
+        examples of both parts, and of the training part, in any order.
+        """
         if self._whole is not None:
             return self._whole.facts
-        known = trained_on(self.model) or {}
-        # The uncut network knows more of the same data where a part of it is used here.
-        whole = known.get("name") == self.data.name and known.get("examples")
-        return known if whole else as_plain(DataFacts.of(self.data))
+        data, known = self.data, trained_on(self.model) or {}
+        if known.get("name") == data.name and known.get("examples"):
+            return known  # the uncut network knows more of data that are used here in part
+        return {
+            "name": data.name,
+            "train": len(data.train),
+            "test": len(data.test),
+            "content": self.identity.data,
+            "examples": examples_digest(data.train, data.test),
+            "training": examples_digest(data.train),
+        }
 
     def refuse_seen(self) -> None:
         """Raise if the network was trained on what is the test part here."""
@@ -160,11 +152,11 @@ class Setup:
 
     @property
     def parameters(self) -> int:
-        """How many parameters the uncut network has."""
+        """Count of the parameters of the uncut network."""
         return sum(p.numel() for p in self.model.parameters())
 
     def sampled(self, sampling: SampleOptions) -> Setup:
-        """The same with a part of the data."""
+        """Return the same network with a part of the data."""
         if sampling == SampleOptions():
             return self
         if sampling not in self._parts:
@@ -194,11 +186,11 @@ class SetupFiles:
     def open(self, name: str, device: torch.device) -> Setup:
         """Read the network and the data."""
         if not Path(self.weights).is_file():
-            made = Path(self.weights).with_suffix("")
-            words = ("--model", self.model, "--data", self.data, "--out", str(made))
+            folder = Path(self.weights).with_suffix("")
+            words = ("--model", self.model, "--data", self.data, "--out", str(folder))
             raise FileNotFoundError(
                 f"{self.weights} is not there. Name the weights of {self.model}, or make them and "
-                f"name {made / 'weights.safetensors'}: vinets train {shlex.join(words)}"
+                f"name {folder / 'weights.safetensors'}: vinets train {shlex.join(words)}"
             )
         if ".py:" in self.model:
             raise ValueError(
@@ -206,10 +198,8 @@ class SetupFiles:
                 "or a script instead."
             )
         data = load_data(self.data, seed=self.split)
-        source, fitted = data.train, {}
-        if isinstance(source, ImageSource):
-            fitted = channel_options(self.model, source.preprocessing.channels)
-        model = create_model(self.model, self.classes or len(source.classes), **fitted)
+        classes = self.classes or len(data.train.classes)
+        model = make_network(self.model, classes, channel_count(data.train.example())).network
         load_trained(model, self.weights)
         return Setup(name, model, data, device)
 
@@ -217,7 +207,7 @@ class SetupFiles:
 def wrong_answers(
     network: nn.Module, source: Source, device: torch.device, progress: Progress | None = None
 ) -> tuple[int, ...]:
-    """Positions of the examples that ``network`` gets wrong."""
+    """Return the positions of the examples that ``network`` gets wrong."""
     right = []
     watch = progress_of(progress)
     watch.start("testing", len(source))

@@ -20,7 +20,7 @@ from vinets.heads.class_sizes import Vanishing, class_means, measure_vanishing
 from vinets.heads.pieces import TrainedTail
 from vinets.heads.vanishing import find_components, find_generators
 from vinets.ideals.pruning import as_polynomials, prune
-from vinets.measure import measure_speed
+from vinets.measure import evaluate, measure_speed
 from vinets.measure.dimension import class_dimensions
 from vinets.networks.network import CutNetwork
 from vinets.runs.setup import CHUNK, Cut, Setup, wrong_answers
@@ -114,7 +114,10 @@ def train(cut: Cut, trial: Trial, folder: Path) -> TrialResult:
     local = getattr(network.head, "local", False)
     split = network.head.split() if cached and not local else None
     if not HEADS[trial.head].needs_training:
-        epoch = Epoch(0, *_fitted(network.folded(), cut), None, None, 0.0)
+        # What is made in one step has no epochs but this one, on the latents that it was made from.
+        parts = ((z.float(), y) for z, y in cut.latents.store.chunks(1024))
+        fitted = evaluate(network.folded().head, parts, device=setup.device)
+        epoch = Epoch(0, fitted.loss, fitted.accuracy, None, None, 0.0)
         split, history = None, History((epoch,), 1, recipe)
     elif split is not None:
         history, wrong = _train_behind(cut, trial, network.head, *split, checkpoints)
@@ -214,18 +217,6 @@ def _theory(setup: Setup, network: CutNetwork) -> TheoryFacts:
         () if bounds is None else tuple(map(as_plain, bounds.bounds)),
         None if found.corollary is None else found.corollary.ratio(),
     )
-
-
-@torch.no_grad()
-def _fitted(network: CutNetwork, cut: Cut) -> tuple[float, float]:
-    """Cross-entropy and accuracy of a head on the latents that it was made from."""
-    parts = [
-        (network.head(z.to(cut.setup.device).float()), y) for z, y in cut.latents.store.chunks(1024)
-    ]
-    logits = torch.cat([logits for logits, _ in parts])
-    labels = torch.cat([y.to(logits.device) for _, y in parts])
-    right = (logits.argmax(1) == labels).double().mean()
-    return float(nn.functional.cross_entropy(logits, labels)), float(right)
 
 
 def _train_behind(
