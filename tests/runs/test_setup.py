@@ -1,8 +1,9 @@
-"""Results, checkpoints and trainings belong to weights, data and the code of own networks."""
+"""What identifies a network with its data, the code of own networks included; setups of files."""
 
 from __future__ import annotations
 
 import copy
+import struct
 
 import pytest
 import torch
@@ -10,11 +11,11 @@ from torch import nn
 
 from vinets.core.settings import TrainingOptions
 from vinets.data import DataSplit, digits
-from vinets.models import create_model, digits_cnn
+from vinets.models import create_model, digits_cnn, save_weights
 from vinets.models.libraries.file import code_of
 from vinets.runs.compare import compare_heads
 from vinets.runs.scratch import train_into
-from vinets.runs.setup import Identity
+from vinets.runs.setup import Identity, SetupFiles
 from vinets.runs.trial import Trial
 from vinets.training import train_classifier
 
@@ -124,3 +125,20 @@ def test_identities_differ_by_what_both_wrote_down():
     assert known.differences(other) == ["code"]
     assert Identity("w", "d").differences(other) == []  # an earlier release kept no digest
     assert known.differences(Identity("w", "d")) == ["code"]
+
+
+def test_a_network_takes_as_many_channels_as_the_images_have(tmp_path):
+    for part in ("train", "t10k"):
+        for what, shape in (("images-idx3", (4, 8, 8)), ("labels-idx1", (4,))):
+            values = torch.arange(4, dtype=torch.uint8) + 4 * (part == "t10k")
+            values = values[:, None, None].expand(4, 8, 8) if len(shape) == 3 else values % 2
+            head = struct.pack(f">4B{len(shape)}I", 0, 0, 8, len(shape), *shape)
+            path = tmp_path / f"{part}-{what}-ubyte"
+            path.write_bytes(head + values.contiguous().numpy().tobytes())
+    weights = tmp_path / "w.safetensors"
+    save_weights(create_model("resnet18", 2, inputs=1), weights)
+    setup = SetupFiles("resnet18", str(weights), f"idx:{tmp_path}").open(
+        "grey", torch.device("cpu")
+    )
+    assert setup.model.conv1.in_channels == 1
+    assert len(setup.test) == 4 and 0 <= setup.accuracy <= 1

@@ -28,7 +28,7 @@ TOP = 5  # the label is looked for among this many largest logits, if there are 
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """The results of a classifier on labelled examples of K classes, with tables of them."""
+    """Results of a classifier on labelled examples of K classes, with tables of them."""
 
     examples: int
     accuracy: float  # share of examples whose label has the largest logit, in [0, 1]
@@ -175,33 +175,33 @@ def evaluate(
     >>> result.accuracy, result.confusion.tolist()
     (0.75, [[1, 0, 0], [0, 1, 1], [0, 0, 1]])
     """
-    there = device_of(network) if device is None else resolve_device("evaluate", device)
+    on = device_of(network) if device is None else resolve_device("evaluate", device)
     # Two things in a tuple are inputs and labels, unless the first is itself a pair.
     pair = isinstance(data, tuple) and len(data) == 2 and not isinstance(data[0], tuple | list)
-    known = isinstance(data, DataSplit | Source | Dataset | DataLoader)
+    whole = isinstance(data, DataSplit | Source | Dataset | DataLoader)
     batches: Iterable[Any] = data
-    if known or pair or hasattr(data, "__getitems__"):
+    if whole or pair or hasattr(data, "__getitems__"):
         source = examples_of("evaluate", {"The network": network}, data, part)
         classes = classes or source.classes
-        batches = source.batches(batch_size, device=there)
+        batches = source.batches(batch_size, device=on)
     elif not isinstance(data, Iterable):
         accepted = "a data source, a Dataset, a DataLoader, a pair of tensors, or batches"
         raise parameter_error("evaluate", "data", accepted, type(data).__name__)
     tensors = [*network.parameters(), *network.buffers()]
-    if any(tensor.device != there for tensor in tensors):
-        network = copy.deepcopy(network).to(there)
+    if any(tensor.device != on for tensor in tensors):
+        network = copy.deepcopy(network).to(on)
     tally: Tally | None = None
     begin = time.perf_counter()
     with evaluating(network):
         for batch in batches:
             inputs, labels = _pair(batch)
-            logits = logits_of(call(network, each(inputs, lambda t: t.to(there))))
+            logits = logits_of(call(network, each(inputs, lambda t: t.to(on))))
             if logits.ndim != 2 or len(logits) != len(labels):
                 raise ValueError(
                     "The network given to evaluate must return logits of shape (B, K), here "
                     f"({len(labels)}, K). Got {tuple(logits.shape)} instead."
                 )
-            tally = tally or Tally(logits.shape[1], there)
+            tally = tally or Tally(logits.shape[1], on)
             tally.add(logits, labels)
             if progress is not None:
                 progress.advance(len(labels))
@@ -228,10 +228,10 @@ def _pair(batch: Any) -> tuple[Inputs, Tensor]:
 def examples_of(owner: str, networks: Mapping[str, nn.Module], data: Any, part: str) -> Source:
     """Return the examples to test on, which no network has seen unless ``part`` says so."""
     one_of(owner, "part", part, ("test", "train"))
-    given: DataSplit | Source = data if isinstance(data, DataSplit) else as_source(data)
+    tested: DataSplit | Source = data if isinstance(data, DataSplit) else as_source(data)
     if part == "test":
         for name, network in networks.items():
-            refuse_seen(name, network, given)
-    if isinstance(given, DataSplit):
-        return given.test if part == "test" else given.train
-    return given
+            refuse_seen(name, network, tested)
+    if isinstance(tested, DataSplit):
+        return tested.test if part == "test" else tested.train
+    return tested

@@ -191,7 +191,7 @@ def _submit(
     path = store.folder.resolve() / WORKERS / "setups"
     facts = path, hashlib.sha256(packed).hexdigest()
     threads = torch.get_num_threads()  # on which the last bits depend
-    here = isinstance(executor, Processes)
+    shared = isinstance(executor, Processes)  # one disk, on which a teacher's answers are shared
     if isinstance(executor, Processes):
         # A caller that computes in one thread means all of it.
         threads = max(1, min(threads, (os.cpu_count() or 1) // executor.count))
@@ -202,7 +202,7 @@ def _submit(
         with written_aside(path) as aside:
             aside.write_bytes(packed)
         for group in groups:
-            waiting.add(executor.submit(_run_in_worker, group, facts, device, threads, here))
+            waiting.add(executor.submit(_run_in_worker, group, facts, device, threads, shared))
         while waiting:
             finished, waiting = wait(waiting, timeout=1.0, return_when=FIRST_COMPLETED)
             for future in finished:

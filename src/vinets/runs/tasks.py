@@ -52,7 +52,7 @@ CHECKPOINTS = "checkpoints"
 
 
 def find_ideals(cut: Cut, trial: Trial, folder: Path) -> TrialResult:
-    """How many monomials and polynomials, how long, and what pruning leaves."""
+    """Find the ideals of the classes, and count what they take and what pruning leaves."""
     latents, options = cut.latents, trial.options
     assert isinstance(options, VanishingOptions)  # a trial of ideals is one of a VI-Net
     variables = find_components(latents, options, trial.seed)
@@ -84,15 +84,15 @@ def find_ideals(cut: Cut, trial: Trial, folder: Path) -> TrialResult:
 
 
 def estimate_dimension(cut: Cut, trial: Trial, folder: Path) -> TrialResult:
-    """Intrinsic dimension of the latents of every class, before rescaling and projection."""
+    """Estimate the dimension of the latents of every class, before rescaling and projection."""
     latents = cut.latents
     chosen = latents.fit.to(latents.store.labels.device)
     points, labels = latents.store.tensor().flatten(1)[chosen], latents.store.labels[chosen]
     # the estimate needs more points of every class than neighbours
     neighbours = min(20, max(2, len(points) // latents.n_classes - 2))
-    found = class_dimensions(points, labels, neighbours=neighbours)
-    per_class = {str(k): value for k, value in found.per_class.items()}
-    facts = DimensionFacts(neighbours, per_class, found.mean, found.std)
+    dimensions = class_dimensions(points, labels, neighbours=neighbours)
+    per_class = {str(k): value for k, value in dimensions.per_class.items()}
+    facts = DimensionFacts(neighbours, per_class, dimensions.mean, dimensions.std)
     return TrialResult(*cut.removed_and_shape(trial), dimension=facts)
 
 
@@ -104,7 +104,7 @@ def train(cut: Cut, trial: Trial, folder: Path) -> TrialResult:
     network, report = cut.network(trial)
     setup, recipe, labels = cut.setup, cut.recipe(trial), cut.setup.test.labels
     built = _vanishing(cut, trial, network)
-    # only polynomials of a VI-Net have classes to vanish on
+    # Only polynomials of a VI-Net have classes to vanish on.
     studied = trial.studied and built is not None
     polynomials = _polynomials(cut, trial, network) if studied else None
     checkpoints = folder / CHECKPOINTS / trial.name if trial.checkpoints else None
@@ -114,9 +114,10 @@ def train(cut: Cut, trial: Trial, folder: Path) -> TrialResult:
     local = getattr(network.head, "local", False)
     split = network.head.split() if cached and not local else None
     if not HEADS[trial.head].needs_training:
-        # What is made in one step has no epochs but this one, on the latents that it was made from.
-        parts = ((z.float(), y) for z, y in cut.latents.store.chunks(1024))
-        fitted = evaluate(network.folded().head, parts, device=setup.device)
+        # It was made in one step; its only epoch is on the latents that it was made from.
+        fitted = evaluate(
+            network.folded().head, cut.latents.store.chunks(1024), device=setup.device
+        )
         epoch = Epoch(0, fitted.loss, fitted.accuracy, None, None, 0.0)
         split, history = None, History((epoch,), 1, recipe)
     elif split is not None:
@@ -139,8 +140,8 @@ def train(cut: Cut, trial: Trial, folder: Path) -> TrialResult:
     elif split is None:
         wrong = wrong_answers(folded, setup.test, setup.device, progress=cut.progress)
     accuracy, vanishing = 1 - len(wrong) / len(labels), _vanishing(cut, trial, folded)
-    notes = {} if vanishing is None else {"vanishing": as_plain(vanishing)}
     if trial.save:
+        notes = {} if vanishing is None else {"vanishing": as_plain(vanishing)}
         notes = folded.record.notes | notes | {"accuracy": accuracy}
         folded.record = replace(folded.record, notes=notes, data=setup.facts)
         _save(folded, folder / trial.save)
@@ -172,7 +173,7 @@ def train(cut: Cut, trial: Trial, folder: Path) -> TrialResult:
 
 
 def _values_by_class(cut: Cut, trial: Trial, network: CutNetwork) -> tuple[tuple[float, ...], ...]:
-    """Mean absolute values of polynomials on test examples: a row for each, a column a class."""
+    """Average absolute values of polynomials (rows) on test examples of every class (columns)."""
     head = network.head
     assert isinstance(head, PolynomialHead)
     with evaluating(network):
@@ -181,12 +182,12 @@ def _values_by_class(cut: Cut, trial: Trial, network: CutNetwork) -> tuple[tuple
 
 
 def _polynomials(cut: Cut, trial: Trial, network: CutNetwork) -> PolynomialFacts:
-    """The polynomials of a VI-Net before its training, and the shortest that is no line."""
+    """Describe the polynomials of a VI-Net before its training, and the shortest one in full."""
     head = network.head
     assert isinstance(head, PolynomialHead) and head.polynomials.owners is not None
     values, owners = _values_by_class(cut, trial, network), head.polynomials.owners.tolist()
     every = [p for k in sorted({*owners}) for p in head.polynomials.polynomials(k)]
-    # a line is the shortest polynomial of all, and shows less than one that bends
+    # A line is the shortest polynomial of all, and shows less than one that bends.
     lengths = [(p.degree < 2, sum(c != 0 for c in p.coefficients)) for p in every]
     shortest = min(range(len(every)), key=lengths.__getitem__)
     with torch.no_grad():
@@ -198,24 +199,24 @@ def _polynomials(cut: Cut, trial: Trial, network: CutNetwork) -> PolynomialFacts
 
 
 def _theory(setup: Setup, network: CutNetwork) -> TheoryFacts:
-    """Spectral complexity of a network and of the uncut one, and the theorem's bounds."""
+    """Compute the complexities of a network and of the uncut one, and the theorem's bounds."""
     example = setup.train.example()
-    assert isinstance(example, Tensor)  # of other inputs the theory says nothing
-    found = study(
+    assert isinstance(example, Tensor)  # the theory says nothing about other inputs
+    studied = study(
         setup.model,
         network.record.cut,
         example.to(setup.device),
         network=network,
         batches=lambda: setup.train.batches(CHUNK, device=setup.device),
     )
-    assert found.network is not None  # it was given
-    bounds = found.network.head.bounds
+    assert studied.network is not None  # because it was passed
+    bounds = studied.network.head.bounds
     return TheoryFacts(
-        found.uncut.log10_R,
-        found.network.whole.log10_R,
-        found.network.guaranteed.log10_R,
+        studied.uncut.log10_R,
+        studied.network.whole.log10_R,
+        studied.network.guaranteed.log10_R,
         () if bounds is None else tuple(map(as_plain, bounds.bounds)),
-        None if found.corollary is None else found.corollary.ratio(),
+        None if studied.corollary is None else studied.corollary.ratio(),
     )
 
 
@@ -252,7 +253,7 @@ def _train_behind(
 
 
 def _wrong(module: nn.Module, inputs: Tensor, labels: Tensor) -> tuple[int, ...]:
-    """Positions of the cached inputs that ``module`` gets wrong."""
+    """Return the positions of the cached inputs that ``module`` gets wrong."""
     with evaluating(module):
         parts = inputs.split(CHUNK // 4)  # every monomial takes room for every example
         answers = torch.cat([module(part.float()).argmax(1) for part in parts])
@@ -272,7 +273,7 @@ def _vanishing(cut: Cut, trial: Trial, network: CutNetwork) -> Vanishing | None:
 
 
 def _test_variables(cut: Cut, trial: Trial, network: CutNetwork) -> Iterator[tuple[Tensor, Tensor]]:
-    """Points in the variables of a head for all test examples, with their labels."""
+    """Give all test examples as points in the variables of a head, with their labels."""
     head, setup = network.head, cut.setup
     assert isinstance(head, PolynomialHead)
     if trial.recipe.layers == 0:
@@ -300,7 +301,7 @@ def _save(network: CutNetwork, folder: Path) -> None:
 
 
 def time_networks(cut: Cut, trial: Trial, folder: Path) -> TrialResult:
-    """Images per second of the uncut network and of saved ones, which take turns."""
+    """Measure images per second of the uncut network and of saved ones, which take turns."""
     setup = cut.setup
     cut.progress.start("timing", 1)
     networks: dict[str, nn.Module] = {trial.network or "uncut": setup.model}
