@@ -33,14 +33,14 @@ from vinets.networks.uncut import DESCRIPTION, read_uncut
 class NamedNetwork:
     """A network in eval mode on the CPU, and what is known about it."""
 
-    name: str  # for tables
+    name: str  # as in tables
     network: nn.Module  # a folded CutNetwork, an uncut network, or an ExportedNetwork
-    architecture: str | None = None  # of the uncut network, as for create_model
+    architecture: str | None = None  # name of the uncut network, as for create_model
     inputs: Mapping[str, Any] | None = None  # their shapes and dtypes
     classes: tuple[str, ...] = ()  # empty where their names are not known
     preprocessing: Preprocessing | None = None  # how an image becomes an input
     trained: bool = True  # False for random weights
-    told_by: str = ""  # the library that told how images are normalised, where none was given
+    told_by: str = ""  # the library that knows how images are normalised, if nobody said
     stated: float | None = None  # accuracy on the test part when it was saved
 
 
@@ -95,7 +95,7 @@ def open_network(
         one = open_exported(folder)
         return NamedNetwork(folder.name, one, None, one.inputs, one.classes, one.preprocessing)
     _refuse_code_without_a_class(folder)
-    # a name of another library has a colon, hf:org/net a slash as well: other slashes are paths
+    # A name of another library has a colon, hf:org/net a slash as well: other slashes are paths.
     if folder.exists() or (":" not in name and "/" in name):
         raise FileNotFoundError(
             f"{spec} is not a folder. Pass one that vinets train or vinets build wrote, "
@@ -200,8 +200,8 @@ def _share(value: Any) -> float | None:
 def open_cut(folder: str | Path, made_of: NamedNetwork | None = None) -> CutNetwork:
     """Open a network that ``vinets build`` wrote, folded.
 
-    Where an uncut network is given, ``made_of``, the backbone must have the weights of that one, or
-    their shapes if it was tuned.
+    The backbone must have the weights of the uncut network ``made_of``, if there is one, or their
+    shapes if it was tuned.
     """
     network = open_network(folder).network
     if not isinstance(network, CutNetwork):
@@ -210,12 +210,9 @@ def open_cut(folder: str | Path, made_of: NamedNetwork | None = None) -> CutNetw
         known = made_of.network.state_dict()
         tuned = "tuned" in network.record.notes
         for name, value in network.backbone.state_dict().items():
-            original = known.get(name.removeprefix("model."))  # of networks without a trace
-            if (
-                original is None
-                or original.shape != value.shape
-                or not (tuned or original.equal(value))
-            ):
+            original = known.get(name.removeprefix("model."))  # what is not traced is wrapped
+            alike = original is not None and original.shape == value.shape
+            if not alike or not (tuned or value.equal(original)):
                 raise ValueError(
                     f"{folder} was made of another network than {made_of.name}: {name} differs."
                 )
@@ -252,7 +249,7 @@ def check_inputs(opened: NamedNetwork, example: Inputs, classes: int | None = No
     try:
         with evaluating(opened.network):
             output = call(opened.network, example)
-    # what layers raise for a shape that they do not take; anything else is no matter of shapes
+    # Layers raise these for a shape that they do not take; anything else is no matter of shapes.
     except (RuntimeError, ValueError, TypeError, AssertionError) as error:
         shapes = ", ".join(str(tuple(t.shape[1:])) for t in tensors_of(example))
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")

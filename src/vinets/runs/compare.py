@@ -49,9 +49,9 @@ class NetworkResult:
     accuracies: tuple[float, ...]  # on the test images, in [0, 1], one for every seed
     wrong: tuple[tuple[int, ...], ...] = ()  # for every seed, the test images it gets wrong
     speed: Speed | None = None  # measured in turns with the others of the comparison
-    seconds_build: float | None = None  # of building the head, its latents included
+    seconds_build: float | None = None  # building the head, its latents included
     seconds_train: float | None = None
-    history: History | None = None  # of the first seed's training
+    history: History | None = None  # every epoch of the first seed
 
     @property
     def accuracy(self) -> float:
@@ -76,25 +76,25 @@ class NetworkResult:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Heads behind one cut, all trained alike, beside the uncut network."""
+    """Heads behind one cut, all trained alike, next to the uncut network."""
 
-    cut: str  # where the network was cut
+    cut: str  # name of the module that the network ends with
     shape: tuple[int, int]  # channels and positions of the latents
-    uncut: NetworkResult  # the network that was given
+    uncut: NetworkResult  # all of it, untouched
     networks: tuple[NetworkResult, ...]  # polynomials first, then the baselines; or another head
-    build: BuildFacts | None = None  # of the polynomials of the first seed
-    vanishing: Vanishing | None = None  # of a VI-Net on the test examples, after training
+    build: BuildFacts | None = None  # how the head of the first seed was built
+    vanishing: Vanishing | None = None  # how a trained VI-Net vanishes on the test examples
 
 
 @dataclass(frozen=True)
 class BuildResult:
     """What ``results.json`` holds."""
 
-    command: tuple[str, ...]  # for the record
-    machine: Mapping[str, Any]  # of vinets.measure.machine
+    command: tuple[str, ...]  # empty from Python
+    machine: Mapping[str, Any]  # see vinets.measure.machine
     data: str  # its name
-    seed: int  # of every draw
-    comparison: Comparison  # of every network that was measured
+    seed: int  # starts every draw
+    comparison: Comparison
 
 
 def compare_heads(

@@ -35,7 +35,7 @@ from vinets.networks.seen import refuse_seen
 class ImageOptions:
     """How images are normalised and augmented; None is what is known of network and data."""
 
-    mean: tuple[float, ...] | None = None  # of pixels in [0, 1], one per channel or one for all
+    mean: tuple[float, ...] | None = None  # pixels are in [0, 1]; one per channel, or one for all
     std: tuple[float, ...] | None = None
     flip: bool | None = None  # see vinets.data.images.augment_by
     crop: float | None = None
@@ -89,17 +89,17 @@ def open_with_data(
             f"{opened.name} knows {len(opened.classes)} classes, and {split.name} has {count}. "
             "Pass the data that it was trained for."
         )
-    # images of another size have other pixels: those that a network knows are of its own size
+    # Images of another size have other pixels: those that a network knows are of its own size
     known = split if size == own else load_data(data, seed=split_seed, size=own)
     refuse_seen(opened.name, opened.network, known)
     if opened.preprocessing is not None:
         split = with_preprocessing(split, opened.preprocessing)
     elif weights is not None and isinstance(split.train, ImageSource):
-        told = normalisation_of(str(spec), opened.network, Path(weights))
-        if told is not None and len(told[0]) == split.train.preprocessing.channels:
+        usual = normalisation_of(str(spec), opened.network, Path(weights))
+        if usual is not None and len(usual[0]) == split.train.preprocessing.channels:
             if mean is None and std is None:
                 opened = replace(opened, told_by=str(spec).partition(":")[0])
-            mean, std = mean or told[0], std or told[1]
+            mean, std = mean or usual[0], std or usual[1]
     split = augment_by(normalise_by(split, mean, std), images.flip, images.crop)
     check_inputs(opened, split.train.example(), count)  # now that it is normalised for this network
     return opened, split
@@ -159,12 +159,16 @@ def open_to_export(
     if isinstance(opened.network, CutNetwork):
         return opened.network, split
     classes = opened.classes or (() if split is None else split.test.classes)
-    known = opened.preprocessing
-    if known is None and split is not None:
-        known = getattr(split.test, "preprocessing", None)  # only sources of images have one
-    told = None if known is None else known.to_dict()
-    fields, seen = input_fields(example), trained_on(opened.network)
-    record = Record("", fields, classes=classes, preprocessing=told, data=seen)
+    images = opened.preprocessing
+    if images is None and split is not None:
+        images = getattr(split.test, "preprocessing", None)  # only sources of images have one
+    record = Record(
+        "",
+        input_fields(example),
+        classes=classes,
+        preprocessing=None if images is None else images.to_dict(),
+        data=trained_on(opened.network),
+    )
     return WholeNetwork(opened.network, record), split
 
 
@@ -219,11 +223,11 @@ def predict_images(
     where = resolve_device("predict_images", device)
     network, watch = opened.network.to(where), progress or Silent()
     watch.start("predicting", len(files))
-    found: list[Prediction] = []
+    predictions: list[Prediction] = []
     for start in range(0, len(files), batch_size):
         some = files[start : start + batch_size]
         inputs = torch.cat([opened.preprocessing.read(file) for file in some]).to(where)
-        # in float32: of logits in half precision, probabilities would not sum to one
+        # In float32, because probabilities in half precision would not sum to one.
         with evaluating(network):
             shares = logits_of(call(network, inputs)).float().softmax(1)
         names = opened.classes or tuple(str(k) for k in range(shares.shape[1]))
@@ -235,6 +239,6 @@ def predict_images(
         values, order = shares.topk(min(top, shares.shape[1]), dim=1)
         for file, row, those in zip(some, order.tolist(), values.tolist(), strict=True):
             guesses = zip(row, those, strict=True)
-            found.append(Prediction(str(file), tuple(Guess(names[k], p) for k, p in guesses)))
+            predictions.append(Prediction(str(file), tuple(Guess(names[k], p) for k, p in guesses)))
         watch.advance(len(some))
-    return found
+    return predictions

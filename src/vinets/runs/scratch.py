@@ -36,9 +36,9 @@ class TrainingRun:
     data: dict[str, Any]  # what it was trained on
     recipe: TrainingOptions
     best_epoch: int  # the one that was kept
-    seconds: float  # of all epochs
-    machine: dict[str, Any]  # of vinets.measure.machine
-    test: dict[str, Any]  # of vinets.measure.Evaluation
+    seconds: float  # all epochs
+    machine: dict[str, Any]  # see vinets.measure.machine
+    test: dict[str, Any]  # fields of vinets.measure.Evaluation
     parameters: int
 
 

@@ -52,7 +52,7 @@ class Identity:
 
     weights: str  # digest of every number of the uncut network
     data: str  # digest of every example and label, training and test part
-    preprocessing: str = ""  # of images, where that is not the data's own way
+    preprocessing: str = ""  # how images are read, if that is not the data's own way
     form: str = ""  # digest of names, dtypes and shapes; stores of earlier releases have none
     code: str = ""  # digest of the file of an own network; earlier releases wrote none
 
@@ -66,7 +66,7 @@ class Identity:
             fingerprint(model.state_dict().values()),
             identify(data),
             data.reading,
-            # fingerprint leaves names and shapes out
+            # The fingerprint leaves out names and shapes.
             digest((), [state, fields, sizes, list(data.train.classes)]),
             code_of(model),
         )
@@ -75,7 +75,7 @@ class Identity:
         """List what differs, in words; what an earlier release did not write does not count."""
         names = ["weights", "data", "preprocessing", *(["code"] if self.code else [])]
         differ = [name for name in names if getattr(self, name) != getattr(now, name)]
-        # other weights and data have other shapes as a rule, which would say nothing new
+        # Other weights and data have other shapes as a rule, which would say nothing new.
         return differ or (["shapes"] if self.form and self.form != now.form else [])
 
 
@@ -96,7 +96,7 @@ class Setup:
         )
         self._parts: dict[SampleOptions, Setup] = {}
         self._unseen = False  # whether this was looked at
-        self._whole: Setup | None = None  # where this is a part of the data
+        self._whole: Setup | None = None  # the setup with all data, if this has a part
 
     @cached_property
     def identity(self) -> Identity:
@@ -160,7 +160,7 @@ class Setup:
         if sampling == SampleOptions():
             return self
         if sampling not in self._parts:
-            # chosen by the same seed for trials of every seed, so that these compare
+            # Trials of every seed have the same examples, so that they compare.
             wanted = ((self.data.train, sampling.train), (self.data.test, sampling.test))
             train, test = (
                 part if most is None else part.subset(choose_per_class(part.labels, most, 0))

@@ -28,7 +28,7 @@ class TrialRecord:
 
     trial: Trial
     result: TrialResult
-    machine: dict[str, Any]  # of vinets.measure.machine
+    machine: dict[str, Any]  # see vinets.measure.machine
     took: float | None = None  # seconds; what trials share counts for the first of them
 
 

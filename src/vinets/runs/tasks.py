@@ -88,7 +88,7 @@ def estimate_dimension(cut: Cut, trial: Trial, folder: Path) -> TrialResult:
     latents = cut.latents
     chosen = latents.fit.to(latents.store.labels.device)
     points, labels = latents.store.tensor().flatten(1)[chosen], latents.store.labels[chosen]
-    # the estimate needs more points of every class than neighbours
+    # The estimate needs more points of every class than neighbours.
     neighbours = min(20, max(2, len(points) // latents.n_classes - 2))
     dimensions = class_dimensions(points, labels, neighbours=neighbours)
     per_class = {str(k): value for k, value in dimensions.per_class.items()}

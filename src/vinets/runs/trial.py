@@ -186,11 +186,11 @@ class IdealFacts:
 
     points: int  # examples that ideals are fitted to
     features: int  # values of a latent
-    variables: int  # of the polynomials
+    variables: int  # each polynomial has as many
     explained_variance: float | None  # share that the variables keep
     polynomials: int  # the generators
     monomials: int  # terms that evaluating them takes, the constant left out
-    seconds: float  # of the fits alone, until the device was done
+    seconds: float  # the fits alone, until the device was done
     monomials_left: dict[str, int]  # after a share of the polynomials was pruned
     by_class: dict[str, int] | None = None  # monomials that each class takes, where it was kept
     steps: int | None = None  # steps of the oracle, where the algorithm has one
@@ -206,12 +206,12 @@ class TrainingFacts:
     train_accuracy: float  # in the epoch that was kept
     loss: float  # in the epoch that was kept
     parts: dict[str, int]  # parameters of each part, folded: everything that is stored
-    seconds: float  # of the training
-    polynomials: int | None = None  # of a head that has any
+    seconds: float  # the training alone
+    polynomials: int | None = None  # None for heads without any
     monomials: int | None = None
     capped: bool | None = None  # whether there was no room for more polynomials
     best_epoch: int | None = None  # the one that was kept
-    vanishing_built: Vanishing | None = None  # of a VI-Net on the test images, before training
+    vanishing_built: Vanishing | None = None  # a VI-Net on the test images, before training
     vanishing: Vanishing | None = None  # the same afterwards
     wrong: tuple[int, ...] | None = None  # test examples that it gets wrong
     uncut_wrong: tuple[int, ...] | None = None  # those that the uncut network gets wrong
@@ -261,11 +261,11 @@ class SpeedFacts:
 class TheoryFacts:
     """Decimal logarithms of spectral complexities, and the bounds of the theorem."""
 
-    uncut: float  # of the uncut network
-    network: float  # of the trained network, as the theorem counts
+    uncut: float  # the uncut network
+    network: float  # the trained network, as the theorem counts
     guaranteed: float  # the same where variables may leave [-1, 1]
-    bounds: tuple[dict[str, Any], ...] = ()  # of vinets.theory.bounds.Bound, for polynomials
-    ratio: float | None = None  # of the complexity terms of the corollary, at the median margins
+    bounds: tuple[dict[str, Any], ...] = ()  # fields of vinets.theory.bounds.Bound
+    ratio: float | None = None  # between terms of the corollary, at the median margins
 
     @property
     def kappa(self) -> float:
