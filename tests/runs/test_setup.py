@@ -118,6 +118,14 @@ def test_the_code_is_that_of_the_file_and_of_what_it_imports(file, tmp_path):
     assert len(codes) == 2  # where the file lies, and what lies next to it, do not count
 
 
+def test_a_neighbour_that_changes_is_imported_again(tmp_path):
+    file = write(tmp_path, neighbour="changing_widths")
+    codes = {code_of(create_model(f"{file}:Net")) for _ in range(2)}
+    (tmp_path / "changing_widths.py").write_text("WIDTH = 16\n")
+    wide = create_model(f"{file}:Net")
+    assert wide.last.in_features == 16 and len(codes | {code_of(wide)}) == 2
+
+
 def test_identities_differ_by_what_both_wrote_down():
     identity = Identity.of(digits_cnn(), DATA)
     assert identity.code == "" and identity.differences(identity) == []

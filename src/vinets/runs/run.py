@@ -24,7 +24,7 @@ from vinets.core.files import locked, slugs, written_aside
 from vinets.core.progress import Progress, progress_of
 from vinets.measure import machine
 from vinets.models.libraries.file import FILE_MODULE
-from vinets.runs.setup import Cut, Setup, SetupFiles
+from vinets.runs.setup import Cut, Setup, SetupFiles, views_of
 from vinets.runs.store import Store, TrialRecord
 from vinets.runs.tasks import TASKS
 from vinets.runs.trial import Trial
@@ -146,9 +146,8 @@ def run_group(
 def _order(trial: Trial) -> tuple[str, ...]:
     """Return a key by which trials that share views and generators follow each other."""
     # As text, because a cut may be a name or a number and many settings may be None.
-    recipe = trial.recipe
-    views = (recipe.views, recipe.dtype, recipe.projected, bool(recipe.distill))
     generators = getattr(trial.options, "like", trial.options)
+    views = views_of(trial.recipe)
     return tuple(map(repr, (trial.network, trial.cut, trial.seed, *views, generators)))
 
 

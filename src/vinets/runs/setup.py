@@ -302,7 +302,7 @@ class Cut:
                 progress=self.progress,
             )
 
-        return self.latents.once("views", _drawn(recipe), collect_views)
+        return self.latents.once("views", views_of(recipe), collect_views)
 
     @torch.no_grad()
     def projected(
@@ -315,7 +315,7 @@ class Cut:
         views = self.views(trial)
         like = getattr(trial.options, "like", trial.options)  # a baseline sees the same variables
         names = ("components", "order", "scale", "pca")
-        key = *(getattr(like, name, None) for name in names), _drawn(self.recipe(trial))
+        key = *(getattr(like, name, None) for name in names), *views_of(trial.recipe)
 
         def project() -> tuple[LatentViews, Tensor]:
             tests = [front(part.float()) for part in self.test_latents.split(CHUNK)]
@@ -324,7 +324,7 @@ class Cut:
         return self.latents.once("projected", key, project)
 
 
-def _drawn(recipe: TrainingOptions) -> Hashable:
+def views_of(recipe: TrainingOptions) -> tuple[Hashable, ...]:
     """Return what views depend on; the rest of a recipe trains on the same views."""
     drawn = recipe.validation, recipe.augment, bool(recipe.distill)
-    return recipe.views, recipe.dtype, recipe.projected, drawn
+    return recipe.views, recipe.dtype, recipe.projected, *drawn

@@ -31,7 +31,7 @@ RECORD_NAME = re.compile(r"[\w .+-]+\.py:\w+")  # the name of a file without its
 FILE_MODULE = "vinets file "
 
 _named: dict[str, Callable[..., Any]] = {}
-_codes: dict[str, str] = {}  # digests of code by the name of the module
+_codes: dict[str, str] = {}  # digests of their code
 
 
 class UnnamedFile(ValueError):
@@ -86,9 +86,8 @@ class File(Library):
         model = make(**options)
         if not isinstance(model, nn.Module):
             raise ValueError(f"it gave {type(model).__name__}, and a torch.nn.Module is wanted")
-        code = _codes.get(make.__module__)
-        for part in model.modules() if code else ():
-            vars(part)["vinets_code"] = code  # every part keeps it where the network is cut
+        for part in model.modules():  # every part, because the network may be cut
+            vars(part)["vinets_code"] = _codes[name]
         return model
 
     def spec(self, name: str) -> str:
@@ -120,7 +119,13 @@ def use_file(spec: str, *, known_as: str | None = None) -> str:
     path, name = Path(written[1]).expanduser().resolve(), written[2]
     if not path.is_file():
         raise FileNotFoundError(f"{written[1]} does not exist or is not a file.")
-    module = _run(path, path.stat().st_mtime_ns)
+    files = _code_files(path)
+    # The file itself may be renamed, and its folder may be moved.
+    names = ["", *(one.relative_to(path.parent).as_posix() for one in files[1:])]
+    digests = [hashlib.sha256(one.read_bytes()).hexdigest() for one in files]
+    facts = sorted(zip(names, digests, strict=True))
+    code = hashlib.sha256(repr(facts).encode()).hexdigest()[:16]
+    module = _run(path, tuple(files[1:]), code)
     made = getattr(module, name, None)
     if not callable(made) or isinstance(made, nn.Module):
         own = [v for v in vars(module).values() if getattr(v, "__module__", "") == module.__name__]
@@ -129,14 +134,18 @@ def use_file(spec: str, *, known_as: str | None = None) -> str:
         hint = f" It has {', '.join(near)}." if near else ""
         raise ValueError(f"{written[1]} has no class or function {name}.{hint}")
     key = f"{path.name}:{name}" if known_as is None else known_as
-    _named[key] = made
+    _named[key], _codes[key] = made, code
     return key
 
 
 @lru_cache
-def _run(path: Path, changed: int) -> ModuleType:
-    """Run a file as a module; one that did not change runs once."""
+def _run(path: Path, neighbours: tuple[Path, ...], code: str) -> ModuleType:
+    """Run a file as a module; once, unless its code or that of its neighbours changes."""
     name = f"{FILE_MODULE}{path}"
+    if name in sys.modules:  # neighbours that it imported then may have changed as well
+        for key, one in [*sys.modules.items()]:
+            if getattr(one, "__file__", None) in map(str, neighbours):
+                del sys.modules[key]
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None  # it ends in .py
     module = importlib.util.module_from_spec(spec)
@@ -145,13 +154,11 @@ def _run(path: Path, changed: int) -> ModuleType:
         sys.path.append(str(path.parent))  # because it may import its neighbours
     try:
         # Not by the loader, whose cache tells files apart by the second and by their size.
-        code = compile(path.read_bytes(), str(path), "exec", dont_inherit=True)
-        exec(code, vars(module))
+        exec(compile(path.read_bytes(), str(path), "exec", dont_inherit=True), vars(module))
     except Exception as error:
         del sys.modules[name]
         reason = " ".join(f"{type(error).__name__}: {error}".split()).rstrip(".")
         raise ValueError(f"{path} could not be run: {reason}.") from error
-    _codes[name] = _digest_code(path)
     return module
 
 
@@ -164,8 +171,8 @@ def code_of(network: nn.Module) -> str:
     return "-".join(sorted(digests - {""}))
 
 
-def _digest_code(path: Path) -> str:
-    """Return a digest of a file, and of the modules in its folder that it imports."""
+def _code_files(path: Path) -> list[Path]:
+    """List a file, and the modules in its folder that it imports."""
     folder, files = path.parent, [path]
     for file in files:  # which grow meanwhile
         for module in _imported(file, folder):
@@ -175,18 +182,14 @@ def _digest_code(path: Path) -> str:
                 for one in (place.with_name(f"{place.name}.py"), place / "__init__.py"):
                     if one not in files and one.is_file():
                         files.append(one)
-    # The file itself may be renamed, and its folder may be moved.
-    names = ["", *(one.relative_to(folder).as_posix() for one in files[1:])]
-    digests = [hashlib.sha256(file.read_bytes()).hexdigest() for file in files]
-    facts = sorted(zip(names, digests, strict=True))
-    return hashlib.sha256(repr(facts).encode()).hexdigest()[:16]
+    return files
 
 
 def _imported(file: Path, folder: Path) -> Iterator[Path]:
     """Give the places, without suffix, of modules that a file may import from a folder."""
     try:
         tree = ast.parse(file.read_bytes())
-    except (SyntaxError, ValueError):  # of a neighbour that cannot be imported
+    except (SyntaxError, ValueError):  # it cannot be run either
         return
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
