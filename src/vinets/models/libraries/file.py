@@ -143,8 +143,9 @@ def _run(path: Path, neighbours: tuple[Path, ...], code: str) -> ModuleType:
     """Run a file as a module; once, unless its code or that of its neighbours changes."""
     name = f"{FILE_MODULE}{path}"
     if name in sys.modules:  # neighbours that it imported then may have changed as well
+        stale = {str(one) for one in neighbours}
         for key, one in [*sys.modules.items()]:
-            if getattr(one, "__file__", None) in map(str, neighbours):
+            if getattr(one, "__file__", None) in stale:
                 del sys.modules[key]
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None  # it ends in .py
