@@ -23,8 +23,7 @@ from vinets.core.settings import SpeedOptions, TrainingOptions
 from vinets.data import DataSplit, digits
 from vinets.heads import VanishingHead, VanishingOptions
 from vinets.models import digits_cnn
-from vinets.runs.compare import compare_heads
-from vinets.runs.comparison import Comparison, NetworkResult
+from vinets.runs.compare import Comparison, NetworkResult, compare_heads
 from vinets.runs.trial import Trial
 from vinets.training import train_classifier
 

@@ -27,8 +27,7 @@ from vinets.ideals.pruning import as_polynomials
 from vinets.paper.backbones import BACKBONES, GENERATORS, Backbone
 from vinets.paper.plan import Plan
 from vinets.paper.reproduce import Folders
-from vinets.runs.context import CutContext
-from vinets.runs.setup import Setup
+from vinets.runs.setup import Cut, Setup
 
 NAME = "generators_cpu"
 REPEATS = 5
@@ -56,7 +55,7 @@ def main() -> None:
 
 def measure(setup: Setup, backbone: Backbone, cut: str, printed: float) -> dict[str, Any]:
     trial = Plan().trial(backbone, cut, "ideals")
-    context = CutContext(setup, trial, Silent())
+    context = Cut(setup, trial, Silent())
     options, latents = trial.options, context.latents
     assert isinstance(options, VanishingOptions)  # the paper's head
     variables, fit = find_components(latents, options, trial.seed), latents.fit

@@ -52,8 +52,7 @@ from vinets.latent.collect import Latents, collect
 from vinets.measure import machine
 from vinets.networks.build import put_behind, rival_options
 from vinets.networks.network import CutNetwork
-from vinets.runs.context import CutContext
-from vinets.runs.setup import Setup, SetupFiles, wrong_answers
+from vinets.runs.setup import Cut, Setup, SetupFiles, wrong_answers
 from vinets.runs.trial import Trial
 from vinets.training import History, fine_tune
 
@@ -146,14 +145,14 @@ class Bench:
     trial: Trial
     work: Path  # for checkpoints and the network that is tuned twice
     lessons: Path | None = None  # where processes share what teachers say
-    contexts: dict[Trial, CutContext] = field(default_factory=dict)
+    contexts: dict[Trial, Cut] = field(default_factory=dict)
 
-    def context(self, trial: Trial) -> CutContext:
+    def context(self, trial: Trial) -> Cut:
         """Latents and teacher; trials on the same data share them."""
         key = Trial(sampling=trial.sampling)
         if key not in self.contexts:
             setup = self.setup.sampled(trial.sampling)
-            self.contexts[key] = CutContext(setup, trial, progress_of(None), self.lessons)
+            self.contexts[key] = Cut(setup, trial, progress_of(None), self.lessons)
         return self.contexts[key]
 
     def train(self, network: CutNetwork, trial: Trial, name: str) -> History:

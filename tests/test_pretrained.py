@@ -14,7 +14,8 @@ from vinets import CutNetwork, VINet, pretrained
 from vinets.core.settings import RECIPES
 from vinets.data import digits
 from vinets.measure import evaluate, sizes
-from vinets.runs.opening import open_network, open_with_data
+from vinets.networks.open import open_network
+from vinets.runs.open import open_with_data
 
 DIGITS = "vinets/digits-cnn-products"
 NAMES = pretrained.names()

@@ -25,8 +25,7 @@ from vinets.measure import flops, machine, measure_speed
 from vinets.measure.speed import limited_threads
 from vinets.models import create_model, load_weights
 from vinets.networks.network import CutNetwork
-from vinets.runs.context import CutContext
-from vinets.runs.setup import Setup
+from vinets.runs.setup import Cut, Setup
 from vinets.runs.store import Store
 from vinets.runs.trial import Trial
 from vinets.training import fine_tune, train_classifier
@@ -84,7 +83,7 @@ def entries(
             continue
         train = _training(rival, network, setup)
         made[rival.architecture] = Entry(rival.kind, rival.architecture, network, train)
-    contexts: dict[Hashable, CutContext] = {}
+    contexts: dict[Hashable, Cut] = {}
     for trial in trials:
         name = vinet_architecture(trial)
         tuned = trial.network == given and trial.task == "train" and trial.recipe.layers != 0
@@ -92,7 +91,7 @@ def entries(
             # noise has no ideal to start from
             plain = trial.change(start="random") if trial.head == "products" else trial
             if plain.shares not in contexts:
-                contexts[plain.shares] = CutContext(setup, plain, progress_of(None))
+                contexts[plain.shares] = Cut(setup, plain, progress_of(None))
             cut, _ = contexts[plain.shares].network(plain)
             train = _tuning(trial, cut, setup)
             made[name] = Entry(vinet_kind(trial), name, cut.folded(), train)

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from vinets.ideals.vca import VCA
     from vinets.latent.collect import collect
     from vinets.latent.cut import CutPoint, cut_points, truncate
-    from vinets.measure.compare import bench, compare, evaluate
+    from vinets.measure.accuracy import evaluate
+    from vinets.measure.compare import bench, compare
     from vinets.networks.build import baselines, build
     from vinets.networks.network import CutNetwork, VINet
     from vinets.runs.distances import attach_distances
@@ -82,7 +83,7 @@ _HOME = {
     "compare": "measure.compare",
     "compress": "search.compress",
     "cut_points": "latent.cut",
-    "evaluate": "measure.compare",
+    "evaluate": "measure.accuracy",
     "explain": "explanations.explain",
     "fine_tune": "training.tune",
     "fit_class_ideals": "ideals.classwise",

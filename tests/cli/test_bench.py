@@ -5,7 +5,7 @@ import shutil
 import pytest
 import torch
 
-from vinets.runs.opening import noise_like, open_network
+from vinets.networks.open import noise_like, open_network
 
 
 def test_bench_compares_with_the_first(call, base, vinet):

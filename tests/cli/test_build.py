@@ -10,7 +10,7 @@ from vinets.data import digits
 from vinets.networks import CutNetwork, VINet
 from vinets.paper.backbones import SIZES
 from vinets.runs.compare import BuildResult, compare_heads
-from vinets.runs.opening import open_with_data
+from vinets.runs.open import open_with_data
 from vinets.runs.trial import Trial, trial_from
 
 PRODUCTS = ["--head", "products"]
@@ -217,8 +217,8 @@ def test_bad_input_is_refused_in_one_sentence(refused, base, tmp_path, options, 
 def test_bad_values_are_refused_before_any_work(
     refused, base, tmp_path, monkeypatch, options, message
 ):
-    monkeypatch.setattr("vinets.runs.opening.load_data", lambda *_, **__: pytest.fail("work"))
-    monkeypatch.setattr("vinets.runs.opening.open_network", lambda *_: pytest.fail("work"))
+    monkeypatch.setattr("vinets.runs.open.load_data", lambda *_, **__: pytest.fail("work"))
+    monkeypatch.setattr("vinets.runs.open.open_network", lambda *_: pytest.fail("work"))
     given = ["--data", "digits", "--cut", "relu3", "--out", tmp_path / "out"]
     assert message in refused("build", base, *given, *options)
     assert not (tmp_path / "out").exists()

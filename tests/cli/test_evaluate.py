@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from vinets.data import digits
-from vinets.runs.opening import open_network
+from vinets.networks.open import open_network
 
 
 def test_evaluate_counts_what_the_network_says(call, vinet):

@@ -7,7 +7,7 @@ from looks import faults
 from pages import ReadPage, loads_nothing
 
 from vinets.data import digits
-from vinets.runs.opening import open_network
+from vinets.networks.open import open_network
 
 
 @pytest.fixture

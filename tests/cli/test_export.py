@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from vinets.data import digits
-from vinets.runs.opening import open_network
+from vinets.networks.open import open_network
 
 
 def test_export_writes_a_program_that_computes_the_same(call, vinet, tmp_path):

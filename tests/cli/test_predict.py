@@ -9,7 +9,7 @@ import torch
 from vinets import pretrained
 from vinets.data import digits
 from vinets.networks.files import read_uncut, write_uncut
-from vinets.runs.opening import open_network
+from vinets.networks.open import open_network
 
 
 @pytest.fixture

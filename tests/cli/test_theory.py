@@ -6,7 +6,7 @@ import math
 import pytest
 
 from vinets.data import digits
-from vinets.runs.opening import open_network
+from vinets.networks.open import open_network
 from vinets.theory import spectral_complexity, study
 
 

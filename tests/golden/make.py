@@ -116,7 +116,7 @@ def write_networks(made: dict[str, Any]) -> None:
 
     from vinets import CutNetwork
     from vinets.data import digits
-    from vinets.runs.opening import open_network
+    from vinets.networks.open import open_network
 
     inputs = next(iter(digits().test.batches(12)))[0]
     expected = {"inputs": inputs}

@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 
 from vinets import CutNetwork
 from vinets.heads import HEADS
-from vinets.runs.opening import open_network
+from vinets.networks.open import open_network
 
 GOLDEN = Path(__file__).parent / "0.2"
 FOLDERS = sorted(path for path in (GOLDEN / "networks").iterdir() if path.name != "uncut")

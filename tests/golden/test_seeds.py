@@ -12,7 +12,7 @@ from torch import Tensor
 
 from vinets import build
 from vinets.data import digits
-from vinets.runs.opening import open_network
+from vinets.networks.open import open_network
 
 GOLDEN = Path(__file__).parent / "0.2"
 BOUND = 1e-6  # of the largest value in a module: a bias is a sum over the weights next to it

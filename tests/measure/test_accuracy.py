@@ -9,8 +9,12 @@ import pytest
 import torch
 from sklearn.metrics import accuracy_score, confusion_matrix, log_loss, top_k_accuracy_score
 from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
 
+from vinets.data import digits
+from vinets.data.sources import as_source
 from vinets.measure import evaluate
+from vinets.models import digits_cnn
 
 
 def data(examples, classes, seed=0):
@@ -133,10 +137,6 @@ def test_what_cannot_be_evaluated_is_named(given, message):
 
 
 def test_examples_come_in_any_form():
-    from torch.utils.data import DataLoader, TensorDataset
-
-    from vinets.data.sources import as_source
-
     draws = torch.Generator().manual_seed(0)
     logits = torch.randn(50, 4, generator=draws)
     labels = torch.randint(4, (50,), generator=draws)
@@ -151,5 +151,9 @@ def test_examples_come_in_any_form():
     found = [evaluate(nn.Identity(), form, batch_size=16) for form in forms]
     assert {one.examples for one in found} == {50}
     assert len({one.accuracy for one in found}) == 1
+    assert found[0].table.rows[0].values["examples"] == 50
+    assert len(found[0].by_class.rows) == 4 and "| class |" in str(found[0])
+    split = digits()
+    assert evaluate(digits_cnn(), split).examples == len(split.test)
     with pytest.raises(ValueError, match="a pair of tensors, or batches"):
         evaluate(nn.Identity(), 3)

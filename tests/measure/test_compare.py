@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -28,18 +27,6 @@ class Own(nn.Module):
 def pairs():
     inputs, labels = next(iter(digits().test.batches(60)))
     return TensorDataset(inputs, labels)
-
-
-def test_evaluate_gives_the_number_and_the_tables(pairs):
-    network = Own(8)
-    found = vinets.evaluate(network, pairs)
-    with torch.no_grad():
-        right = (network(pairs.tensors[0]).argmax(1) == pairs.tensors[1]).double().mean()
-    assert found.accuracy == pytest.approx(float(right))
-    assert found.table.rows[0].values["examples"] == 60
-    assert len(found.by_class.rows) == 10 and "| class |" in str(found)
-    split = digits()
-    assert vinets.evaluate(network, split).examples == len(split.test)
 
 
 def test_bench_takes_data_or_a_batch(pairs):

@@ -63,11 +63,6 @@ class TestEstimate:
         points = np.random.default_rng(0).normal(size=(150, 20))
         assert intrinsic_dimension(points, neighbours=k) == pytest.approx(by_hand(points, k))
 
-    def test_equals_scikit_dimension_with_its_own_search(self, skdim):
-        points = np.random.default_rng(1).normal(size=(200, 6))
-        theirs = skdim.id.MLE().fit(points, n_neighbors=10, comb="mle").dimension_
-        assert intrinsic_dimension(points, neighbours=10) == pytest.approx(theirs)
-
     def test_repeated_points_count_once(self, skdim):
         points = np.random.default_rng(2).normal(size=(200, 3))
         twice = np.concatenate([points, points])

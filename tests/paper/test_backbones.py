@@ -18,7 +18,7 @@ from vinets.paper.backbones import (
     VARIANTS,
 )
 from vinets.paper.plan import Plan
-from vinets.runs.context import COUNTED
+from vinets.runs.setup import COUNTED
 
 EXAMPLE = torch.zeros(1, 3, 32, 32)
 

@@ -1,4 +1,4 @@
-"""Trials count the ideals that builds find, and estimate dimensions of the latents themselves."""
+"""Trials count ideals, estimate dimensions, and train every head, on images and on tokens."""
 
 from __future__ import annotations
 
@@ -8,12 +8,16 @@ import numpy as np
 import pytest
 import torch
 
+from vinets.core.progress import progress_of
 from vinets.data import DataSplit
+from vinets.heads import SimKDHead
 from vinets.heads.vanishing import VanishingOptions, find_components
 from vinets.ideals.abm import ABM
+from vinets.models import create_model, save_weights
 from vinets.networks.build import build
+from vinets.runs.compare import head_trials
 from vinets.runs.run import run_trials
-from vinets.runs.setup import Setup
+from vinets.runs.setup import Cut, Setup, SetupFiles
 from vinets.runs.store import Store
 from vinets.runs.trial import Trial
 
@@ -88,3 +92,46 @@ def test_dimensions_are_those_of_the_latents_themselves(latents, carried_out):
         expected.append(1 / inverse.mean())  # MacKay and Ghahramani
     assert np.allclose(list(found.per_class.values()), expected, rtol=1e-4)
     assert np.isclose(found.mean, np.mean(expected), rtol=1e-4)
+
+
+BUDGET = 5_000
+START = Trial.of(
+    "products",
+    network="text",
+    cut="blocks.0",
+    checkpoints=False,
+    parameters=BUDGET,
+    read="map",
+    per_class=4,
+    epochs=1,
+    batch_size=8,
+)
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("texts")
+    for part, word in (("train", "the"), ("test", "a")):
+        lines = (f"pets\t{word} cat {k}\nfood\t{word} bread {k}\n" for k in range(12))
+        (folder / f"{part}.tsv").write_text("".join(lines))
+    torch.manual_seed(0)
+    save_weights(create_model("text_transformer", 2), folder / "w.safetensors")
+    return SetupFiles("text_transformer", str(folder / "w.safetensors"), f"text:{folder}")
+
+
+def test_every_head_is_tuned_jointly_on_tokens_as_positions(text, tmp_path):
+    trials = [*head_trials(START, baselines=True).values()]
+    store = Store(tmp_path)
+    run_trials(trials, {"text": text}, store, progress=None)
+    for trial in trials:
+        result = store.read(trial)
+        assert result.shape == (64, 48)  # channels at words
+        if trial.head in ("simkd", "relu-units", "products"):
+            assert 0.8 * BUDGET < result.trained.parameters_head <= BUDGET
+
+
+def test_a_projector_behind_a_layer_norm_may_be_negative(text):
+    setup = text.open("text", torch.device("cpu"))
+    trial = head_trials(START, baselines=True)["SimKD"]
+    network, _ = Cut(setup, START, progress_of(None)).network(trial)
+    assert isinstance(network.head, SimKDHead) and network.head.signed

@@ -57,7 +57,7 @@ def export(
     from vinets.core.checks import format_bytes
     from vinets.export import export_network
     from vinets.report import Column, Row, Table
-    from vinets.runs.opening import open_to_export
+    from vinets.runs.open import open_to_export
 
     device = seed_and_device(common)
     network, split = open_to_export(net, shape=shape, **data_options.keywords())

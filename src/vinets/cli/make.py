@@ -216,8 +216,7 @@ def build(
     """
     from vinets.data.sources import limit_source
     from vinets.networks.network import CutNetwork
-    from vinets.runs.compare import compare_heads, head_trials
-    from vinets.runs.comparison import comparison_table, remarks
+    from vinets.runs.compare import compare_heads, comparison_table, head_trials, remarks
     from vinets.runs.setup import Origin
 
     given = options, recipe, latents

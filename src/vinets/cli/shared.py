@@ -27,8 +27,8 @@ from vinets.core.progress import Bars, Lines, Progress, Silent
 
 if TYPE_CHECKING:
     from vinets.data import DataSplit
+    from vinets.networks.open import NamedNetwork
     from vinets.report import Table
-    from vinets.runs.opening import Opened
 
 DATA, RUNNING, OUTPUT = "Data", "Running", "Output"
 
@@ -161,7 +161,7 @@ class WorkerOptions(Options):
 
 @dataclass(frozen=True)
 class DataOptions(Options):
-    """Where data and weights come from; the names are those of :mod:`vinets.runs.opening`."""
+    """Where data and weights come from; the names are those of :mod:`vinets.runs.open`."""
 
     panel = DATA
     data: str = option(MISSING, text(), "{data formats}.")
@@ -189,12 +189,12 @@ class DataOptions(Options):
     )
 
     def keywords(self) -> dict[str, Any]:
-        """Return what :func:`vinets.runs.opening.open_with_data` takes."""
-        from vinets.runs.opening import Imaging
+        """Return what :func:`vinets.runs.open.open_with_data` takes."""
+        from vinets.runs.open import ImageOptions
 
         values = dict(vars(self))
-        names = [one.name for one in fields(Imaging)]
-        images = Imaging(**{name: values.pop(name) for name in names if name in values})
+        names = [one.name for one in fields(ImageOptions)]
+        images = ImageOptions(**{name: values.pop(name) for name in names if name in values})
         return values | {"images": images}
 
     def words(self, kind: type[DataOptions] | None = None) -> tuple[str, ...]:
@@ -268,13 +268,14 @@ def seed_and_device(common: CommonOptions) -> Any:
 
 def open_data(
     net: str, data_options: DataOptions, common: OutputOptions, *, uncut: bool = False
-) -> tuple[Opened, DataSplit]:
+) -> tuple[NamedNetwork, DataSplit]:
     """Open a network with weights and the data that is named; it is uncut if that is wanted.
 
     How images are normalised is told where neither the user nor the folder of a network did.
     """
     from vinets.data import ImageSource
-    from vinets.runs.opening import open_uncut, open_with_data, require_weights
+    from vinets.networks.open import require_weights
+    from vinets.runs.open import open_uncut, open_with_data
 
     if uncut:
         opened, _, split = open_uncut(net, **data_options.keywords())

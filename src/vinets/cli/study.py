@@ -90,8 +90,9 @@ def theory(
     from vinets.core.plain import as_plain
     from vinets.data.sources import draw_from
     from vinets.measure import machine
+    from vinets.networks.open import NamedNetwork, check_inputs, open_cut, require_weights
     from vinets.report import html, print_page
-    from vinets.runs.opening import Opened, check_inputs, open_cut, open_uncut, require_weights
+    from vinets.runs.open import open_uncut
     from vinets.theory import study
     from vinets.theory.page import theory_page
 
@@ -109,7 +110,7 @@ def theory(
     network = None
     if vinet is not None:
         network = open_cut(vinet, made_of=opened)
-        check_inputs(Opened(str(vinet), network), example)
+        check_inputs(NamedNetwork(str(vinet), network), example)
     where = cut if cut is not None else network.record.cut if network is not None else ""
     drawn = None if split is None else draw_from(split.train, data_options.examples, common.seed)
     with watching(common.quiet) as progress:
@@ -262,10 +263,10 @@ def explain(
     from vinets.data.formats import UnknownData
     from vinets.explanations.explain import explain as find_reasons
     from vinets.explanations.page import explain_page
+    from vinets.explanations.positions import preprocessing_of
     from vinets.networks import CutNetwork
     from vinets.report import html, print_page
-    from vinets.runs.opening import open_with_data
-    from vinets.runs.positions import preprocessing_of
+    from vinets.runs.open import open_with_data
 
     device = seed_and_device(common)
     if out is not None and out.is_dir():

@@ -56,7 +56,7 @@ def cuts(
     from vinets.latent.cut import cut_points
     from vinets.models import PRESETS
     from vinets.report import Column, Row, Table
-    from vinets.runs.opening import open_uncut
+    from vinets.runs.open import open_uncut
     from vinets.search.space import choose_cuts
 
     device = seed_and_device(common)
@@ -175,7 +175,7 @@ def bench(
     Example: vinets bench out/base out/small small-int8.onnx --batch-sizes 1,256
     """
     from vinets.measure import bench as measure
-    from vinets.runs.opening import noise_like, open_side_by_side
+    from vinets.networks.open import noise_like, open_side_by_side
 
     seed_and_device(common)
     opened, example = open_side_by_side(nets, shape)
@@ -227,9 +227,9 @@ def predict(
     Example: vinets predict vinets/digits-cnn-products
     """
     from vinets.data.folders import image_files
+    from vinets.networks.open import open_network
     from vinets.report import Column, Table
-    from vinets.runs.opening import open_network
-    from vinets.runs.predicting import predict_images
+    from vinets.runs.open import predict_images
 
     device = seed_and_device(common)
     opened = open_network(net)

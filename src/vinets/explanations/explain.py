@@ -26,9 +26,7 @@ from torch import Tensor
 from vinets.core.device import call, device_of, each, evaluating
 from vinets.core.progress import Progress, Silent
 from vinets.data import DataSplit, ImageSource, Source, as_source, choose_per_class
-from vinets.explanations.sums import HeadSum, head_sum
-from vinets.networks.network import CutNetwork
-from vinets.runs.positions import (
+from vinets.explanations.positions import (
     Picture,
     grid_of,
     picture_of,
@@ -37,6 +35,8 @@ from vinets.runs.positions import (
     rows_of,
     seen_by,
 )
+from vinets.explanations.sums import HeadSum, head_sum
+from vinets.networks.network import CutNetwork
 
 QUANTILE_LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
 

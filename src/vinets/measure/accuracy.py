@@ -1,15 +1,25 @@
-"""Accuracy, loss and calibration of a classifier, with the confusion matrix and two tables."""
+"""Evaluate a classifier: accuracy, loss, calibration and the confusion matrix, in two tables."""
 
 from __future__ import annotations
 
+import copy
+import time
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, Dataset
 
-from vinets.core.checks import parameter_error
+from vinets.core.checks import one_of, parameter_error
+from vinets.core.device import Inputs, call, device_of, each, evaluating, logits_of, resolve_device
 from vinets.core.plain import as_plain
+from vinets.core.progress import Progress
+from vinets.data.source import DataSplit, Source
+from vinets.data.sources import as_source
+from vinets.measure.cost import batch_of
+from vinets.networks.seen import refuse_seen
 from vinets.report import Column, Row, Table
 
 CALIBRATION_BINS = 15  # intervals of equal width for the largest probability
@@ -18,7 +28,7 @@ TOP = 5  # the label is looked for among this many largest logits, if there are 
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """The results of a classifier on labelled examples of K classes, with tables of them."""
+    """Results of a classifier on labelled examples of K classes, with tables of them."""
 
     examples: int
     accuracy: float  # share of examples whose label has the largest logit, in [0, 1]
@@ -124,3 +134,104 @@ class Tally:
             classes,
             caption,
         )
+
+
+def evaluate(
+    network: nn.Module,
+    data: Any,
+    *,
+    part: str = "test",
+    device: torch.device | str | None = None,
+    batch_size: int = 512,
+    classes: Sequence[str] = (),
+    caption: str = "Accuracy",
+    progress: Progress | None = None,
+) -> Evaluation:
+    """Evaluate a classifier, a batch at a time.
+
+    Parameters
+    ----------
+    network : Module
+        Returns logits of shape (B, K), or an object with such ``logits``. It runs in eval mode,
+        and its training flags stay as they were. If it lies on another device, a copy runs.
+        Logits that are NaN make the loss and the calibration error NaN.
+    data : DataSplit, data source, Dataset, DataLoader, pair of tensors, or iterable of batches
+        Labelled examples. Inputs are a tensor, or a dict of tensors by argument; labels are
+        integers of shape (B,). A network that is known to have been trained on them is refused, but
+        for an iterable of batches (inputs, labels), which has no identity.
+    part : {"test", "train"}, default="test"
+        What these examples are to the network; in a split the part that is taken.
+    device : str or None, default=None
+        Where to compute; None is where the network lies.
+    batch_size : int, default=512
+        Examples at once, unless these are batches already.
+    classes : sequence of str
+        Their names; those of the data if empty.
+
+    Examples
+    --------
+    >>> logits = torch.eye(3)[[0, 1, 2, 2]]
+    >>> result = evaluate(nn.Identity(), (logits, torch.tensor([0, 1, 2, 1])))
+    >>> result.accuracy, result.confusion.tolist()
+    (0.75, [[1, 0, 0], [0, 1, 1], [0, 0, 1]])
+    """
+    on = device_of(network) if device is None else resolve_device("evaluate", device)
+    # Two things in a tuple are inputs and labels, unless the first is itself a pair.
+    pair = isinstance(data, tuple) and len(data) == 2 and not isinstance(data[0], tuple | list)
+    whole = isinstance(data, DataSplit | Source | Dataset | DataLoader)
+    batches: Iterable[Any] = data
+    if whole or pair or hasattr(data, "__getitems__"):
+        source = examples_of("evaluate", {"The network": network}, data, part)
+        classes = classes or source.classes
+        batches = source.batches(batch_size, device=on)
+    elif not isinstance(data, Iterable):
+        accepted = "a data source, a Dataset, a DataLoader, a pair of tensors, or batches"
+        raise parameter_error("evaluate", "data", accepted, type(data).__name__)
+    tensors = [*network.parameters(), *network.buffers()]
+    if any(tensor.device != on for tensor in tensors):
+        network = copy.deepcopy(network).to(on)
+    tally: Tally | None = None
+    begin = time.perf_counter()
+    with evaluating(network):
+        for batch in batches:
+            inputs, labels = _pair(batch)
+            logits = logits_of(call(network, each(inputs, lambda t: t.to(on))))
+            if logits.ndim != 2 or len(logits) != len(labels):
+                raise ValueError(
+                    "The network given to evaluate must return logits of shape (B, K), here "
+                    f"({len(labels)}, K). Got {tuple(logits.shape)} instead."
+                )
+            tally = tally or Tally(logits.shape[1], on)
+            tally.add(logits, labels)
+            if progress is not None:
+                progress.advance(len(labels))
+    if tally is None:
+        raise ValueError("The batches given to evaluate hold no examples. Pass at least one batch.")
+    return tally.result(time.perf_counter() - begin, tuple(classes), caption)
+
+
+def _pair(batch: Any) -> tuple[Inputs, Tensor]:
+    """Return the inputs and labels of a batch, or raise one clear complaint."""
+    accepted = "pairs of inputs and integer labels of shape (B,)"
+    if not isinstance(batch, tuple | list) or len(batch) != 2:
+        raise parameter_error("evaluate", "batches", accepted, type(batch).__name__)
+    inputs, labels = batch
+    rows = batch_of("evaluate", inputs, "batches")
+    if not isinstance(labels, Tensor) or labels.shape != (rows,) or labels.is_floating_point():
+        got = type(labels).__name__
+        if isinstance(labels, Tensor):
+            got = f"labels {tuple(labels.shape)} of {labels.dtype}"
+        raise parameter_error("evaluate", "batches", accepted, f"{rows} inputs with {got}")
+    return inputs, labels
+
+
+def examples_of(owner: str, networks: Mapping[str, nn.Module], data: Any, part: str) -> Source:
+    """Return the examples to test on, which no network has seen unless ``part`` says so."""
+    one_of(owner, "part", part, ("test", "train"))
+    tested: DataSplit | Source = data if isinstance(data, DataSplit) else as_source(data)
+    if part == "test":
+        for name, network in networks.items():
+            refuse_seen(name, network, tested)
+    if isinstance(tested, DataSplit):
+        return tested.test if part == "test" else tested.train
+    return tested

@@ -1,132 +1,26 @@
-"""Networks of any kind measured from Python: ``evaluate``, ``bench`` and ``compare``."""
+"""Measure networks of any kind side by side: ``bench`` and ``compare``."""
 
 from __future__ import annotations
 
-import copy
-import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils.data import DataLoader, Dataset
 
-from vinets.core.checks import format_bytes, one_of, parameter_error
-from vinets.core.device import Inputs, call, device_of, each, evaluating, logits_of, resolve_device
+from vinets.core.checks import format_bytes, parameter_error
+from vinets.core.device import each, resolve_device
 from vinets.core.options import flat
 from vinets.core.plain import as_plain
-from vinets.core.progress import Progress
 from vinets.core.settings import FormatOptions, WindowOptions
-from vinets.data.source import DataSplit, Source
+from vinets.data.source import DataSplit
 from vinets.data.sources import as_source
 from vinets.export import ExportedNetwork
-from vinets.measure.accuracy import Evaluation, Tally
-from vinets.measure.cost import Sizes, batch_of, flops, sizes, stored_bytes
+from vinets.measure.accuracy import evaluate, examples_of
+from vinets.measure.cost import Sizes, flops, sizes, stored_bytes
 from vinets.measure.speed import Throughput, machine, measure_speed
-from vinets.networks.seen import refuse_seen
 from vinets.report import Column, Row, Table
-
-
-def evaluate(
-    network: nn.Module,
-    data: Any,
-    *,
-    part: str = "test",
-    device: torch.device | str | None = None,
-    batch_size: int = 512,
-    classes: Sequence[str] = (),
-    caption: str = "Accuracy",
-    progress: Progress | None = None,
-) -> Evaluation:
-    """Evaluate a classifier, a batch at a time.
-
-    Parameters
-    ----------
-    network : Module
-        Returns logits of shape (B, K), or an object with such ``logits``. It runs in eval mode,
-        and its training flags stay as they were. If it lies on another device, a copy runs.
-        Logits that are NaN make the loss and the calibration error NaN.
-    data : DataSplit, data source, Dataset, DataLoader, pair of tensors, or iterable of batches
-        Labelled examples. Inputs are a tensor, or a dict of tensors by argument; labels are
-        integers of shape (B,). A network that is known to have been trained on them is refused, but
-        for an iterable of batches (inputs, labels), which has no identity.
-    part : {"test", "train"}, default="test"
-        What these examples are to the network; in a split the part that is taken.
-    device : str or None, default=None
-        Where to compute; None is where the network lies.
-    batch_size : int, default=512
-        Examples at once, unless these are batches already.
-    classes : sequence of str
-        Their names; those of the data if empty.
-
-    Examples
-    --------
-    >>> logits = torch.eye(3)[[0, 1, 2, 2]]
-    >>> result = evaluate(nn.Identity(), (logits, torch.tensor([0, 1, 2, 1])))
-    >>> result.accuracy, result.confusion.tolist()
-    (0.75, [[1, 0, 0], [0, 1, 1], [0, 0, 1]])
-    """
-    there = device_of(network) if device is None else resolve_device("evaluate", device)
-    # Two things in a tuple are inputs and labels, unless the first is itself a pair.
-    pair = isinstance(data, tuple) and len(data) == 2 and not isinstance(data[0], tuple | list)
-    known = isinstance(data, DataSplit | Source | Dataset | DataLoader)
-    batches: Iterable[Any] = data
-    if known or pair or hasattr(data, "__getitems__"):
-        source = _examples("evaluate", {"The network": network}, data, part)
-        classes = classes or source.classes
-        batches = source.batches(batch_size, device=there)
-    elif not isinstance(data, Iterable):
-        accepted = "a data source, a Dataset, a DataLoader, a pair of tensors, or batches"
-        raise parameter_error("evaluate", "data", accepted, type(data).__name__)
-    tensors = [*network.parameters(), *network.buffers()]
-    if any(tensor.device != there for tensor in tensors):
-        network = copy.deepcopy(network).to(there)
-    tally: Tally | None = None
-    begin = time.perf_counter()
-    with evaluating(network):
-        for batch in batches:
-            inputs, labels = _pair(batch)
-            logits = logits_of(call(network, each(inputs, lambda t: t.to(there))))
-            if logits.ndim != 2 or len(logits) != len(labels):
-                raise ValueError(
-                    "The network given to evaluate must return logits of shape (B, K), here "
-                    f"({len(labels)}, K). Got {tuple(logits.shape)} instead."
-                )
-            tally = tally or Tally(logits.shape[1], there)
-            tally.add(logits, labels)
-            if progress is not None:
-                progress.advance(len(labels))
-    if tally is None:
-        raise ValueError("The batches given to evaluate hold no examples. Pass at least one batch.")
-    return tally.result(time.perf_counter() - begin, tuple(classes), caption)
-
-
-def _pair(batch: Any) -> tuple[Inputs, Tensor]:
-    """Return the inputs and labels of a batch, or raise one clear complaint."""
-    accepted = "pairs of inputs and integer labels of shape (B,)"
-    if not isinstance(batch, tuple | list) or len(batch) != 2:
-        raise parameter_error("evaluate", "batches", accepted, type(batch).__name__)
-    inputs, labels = batch
-    rows = batch_of("evaluate", inputs, "batches")
-    if not isinstance(labels, Tensor) or labels.shape != (rows,) or labels.is_floating_point():
-        got = type(labels).__name__
-        if isinstance(labels, Tensor):
-            got = f"labels {tuple(labels.shape)} of {labels.dtype}"
-        raise parameter_error("evaluate", "batches", accepted, f"{rows} inputs with {got}")
-    return inputs, labels
-
-
-def _examples(owner: str, networks: Mapping[str, nn.Module], data: Any, part: str) -> Source:
-    """Return the examples to test on, which no network has seen unless ``part`` says so."""
-    one_of(owner, "part", part, ("test", "train"))
-    given: DataSplit | Source = data if isinstance(data, DataSplit) else as_source(data)
-    if part == "test":
-        for name, network in networks.items():
-            refuse_seen(name, network, given)
-    if isinstance(given, DataSplit):
-        return given.test if part == "test" else given.train
-    return given
 
 
 @dataclass(frozen=True)
@@ -293,7 +187,7 @@ def compare(
         WindowOptions and formats, as for :func:`bench`.
     """
     named = _named(networks)
-    source = _examples("compare", named, data, part)
+    source = examples_of("compare", named, data, part)
     on = resolve_device("compare", device)
     measured = bench(named, source, batch_sizes=(batch_size,), device=on, **options)
     columns = (

@@ -30,7 +30,7 @@ class Correlation:
     """The correlation of two series, with two-sided p values; with few values these are rough."""
 
     pearson: float
-    pearson_p: float  # for normal data
+    pearson_p: float  # if both series are normal
     spearman: float  # correlation of the ranks
     spearman_p: float
     count: int
@@ -102,7 +102,7 @@ def intrinsic_dimension(
     distances, indices = search.kneighbors(scaled[chosen])
     own = indices == chosen[:, None]
     own[~own.any(axis=1), -1] = True  # rounding hid it behind very close points
-    nearest = tuple(found[~own].reshape(len(chosen), neighbours) for found in (distances, indices))
+    nearest = tuple(one[~own].reshape(len(chosen), neighbours) for one in (distances, indices))
     with np.errstate(divide="ignore"):  # ties at one distance give 1/d = 0, a fair summand
         estimator.fit(cloud, precomputed_knn_arrays=nearest, n_neighbors=neighbours, comb="mle")
     dimension = float(estimator.dimension_)

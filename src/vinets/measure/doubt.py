@@ -13,7 +13,7 @@ from torch import nn
 from vinets.core.checks import DoubtWarning, counted
 from vinets.data import ImageSource, Preprocessing, Source
 from vinets.data.source import choose_per_class
-from vinets.measure.compare import evaluate
+from vinets.measure.accuracy import evaluate
 
 TOLERATED_LOSS = 0.05  # share of right answers below the stated accuracy that is passed over
 GUESSING_PROBABILITY = 0.05  # a guessing network may be right as often with a lower probability

@@ -52,8 +52,8 @@ def over_images(splits: Sequence[tuple[Wrong, Wrong, int]]) -> Difference:
 
     Examples
     --------
-    >>> found = over_images([((1,), (1, 2, 3, 4, 5, 6, 7), 100)] * 3)
-    >>> round(found.value, 6), found.word
+    >>> difference = over_images([((1,), (1, 2, 3, 4, 5, 6, 7), 100)] * 3)
+    >>> round(difference.value, 6), difference.word
     (6.0, 'ahead')
     """
     shares, counts = [], []

@@ -64,8 +64,8 @@ def throughput(network: nn.Module, example: Inputs, **options: Any) -> list[Thro
     >>> fast[0].batch_size, len(fast[0].rates), fast[0].peak_memory  # 288 + 3 * 128
     (4, 5, 672)
     """
-    found: list[Throughput] = measure_speed({"network": network}, example, **options)["network"]
-    return found
+    results: dict[str, list[Throughput]] = measure_speed({"": network}, example, **options)
+    return results[""]
 
 
 @flat(windows=WindowOptions, formats=FormatOptions)
@@ -98,27 +98,27 @@ def measure_speed(
         Objects of WindowOptions and FormatOptions of :mod:`vinets.core.settings`; their fields are
         keywords here, such as ``repeats=3`` and ``amp=True``.
     """
-    owner, there = "measure_speed", resolve_device("measure_speed", device)
-    found = networks.values() if isinstance(networks, Mapping) else ()
-    if not found or not all(isinstance(network, nn.Module) for network in found):
-        got = [type(n).__name__ for n in found] or type(networks).__name__
+    owner, on = "measure_speed", resolve_device("measure_speed", device)
+    modules = networks.values() if isinstance(networks, Mapping) else ()
+    if not modules or not all(isinstance(network, nn.Module) for network in modules):
+        got = [type(network).__name__ for network in modules] or type(networks).__name__
         raise parameter_error(owner, "networks", "a dict from names to networks", got)
     if not isinstance(batch_sizes, Sequence) or isinstance(batch_sizes, str) or not batch_sizes:
         raise parameter_error(owner, "batch_sizes", "a list of positive integers", batch_sizes)
     for size in batch_sizes:
         check_value(owner, "batch_sizes", whole(), size)
-    if there.type != "cpu" and any(isinstance(n, ExportedNetwork) for n in found):
+    if on.type != "cpu" and any(isinstance(network, ExportedNetwork) for network in modules):
         accepted = "'cpu' for exported files, which run there"
-        raise parameter_error(owner, "device", accepted, str(there))
+        raise parameter_error(owner, "device", accepted, str(on))
     batch_of(owner, example)
-    copies = {name: copy.deepcopy(network).to(there).eval() for name, network in networks.items()}
+    copies = {name: copy.deepcopy(network).to(on).eval() for name, network in networks.items()}
     if formats.channels_last:
         for network in copies.values():
             network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     def fill(tensor: Tensor) -> Tensor:
         """Repeat the rows to a batch."""
-        tensor = tensor[torch.arange(size, device=tensor.device) % len(tensor)].to(there)
+        tensor = tensor[torch.arange(size, device=tensor.device) % len(tensor)].to(on)
         wide = formats.channels_last and tensor.ndim == 4
         return tensor.to(memory_format=torch.channels_last) if wide else tensor
 
@@ -133,7 +133,7 @@ def measure_speed(
             inputs = each(example, fill)
             runners = {
                 # A compiled network is made anew for each batch size, with its shapes.
-                name: _Runner(network, inputs, size, there, formats, compile)
+                name: _Runner(network, inputs, size, on, formats, compile)
                 for name, network in copies.items()
             }
             for runner in runners.values():

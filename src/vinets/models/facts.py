@@ -60,7 +60,7 @@ def example_inputs(
 def trained_on(network: nn.Module, *, then: str = "") -> dict[str, Any] | None:
     """Return what is known of the examples that a network was trained on.
 
-    These are plain values of :class:`vinets.runs.setup.DataFacts`, or the digest of its last
+    These are plain values of :attr:`vinets.runs.setup.Setup.facts`, or the digest of its last
     training examples alone. With the digest ``then`` of more examples, it is what will be known
     once the network was trained on these, too.
     """

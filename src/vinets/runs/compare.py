@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import torch
@@ -15,28 +16,85 @@ from vinets.core.files import slug, write_json
 from vinets.core.plain import as_plain
 from vinets.core.progress import Progress
 from vinets.data.source import DataSplit
-from vinets.heads import HEADS
+from vinets.heads import HEADS, BuildFacts
+from vinets.heads.facts import Vanishing
 from vinets.latent.cut import resolve_cut
 from vinets.measure import machine
+from vinets.measure.level import over_images
 from vinets.networks.build import rival_options
-from vinets.runs.comparison import Comparison, NetworkResult
+from vinets.report.formats import number
+from vinets.report.values import Column, Row, Table, Value
 from vinets.runs.run import run_trials
 from vinets.runs.setup import Origin, Setup
 from vinets.runs.store import Store
-from vinets.runs.trial import Trial
+from vinets.runs.trial import Speed, Trial
+from vinets.training.checkpoint import History
 
 UNCUT = "uncut"
+SHORT_HEADINGS = {
+    "backbone": "back.",
+    "projection": "proj.",
+    "monomials": "mono.",
+    "coefficients": "coeffs",
+    "linear": "lin.",
+}
+
+
+@dataclass(frozen=True)
+class NetworkResult:
+    """One network of a comparison."""
+
+    name: str  # as in tables: "uncut", "product head", "linear, flat"
+    parts: dict[str, int]  # parameters of each part, folded; "backbone" among them
+    accuracies: tuple[float, ...]  # on the test images, in [0, 1], one for every seed
+    wrong: tuple[tuple[int, ...], ...] = ()  # for every seed, the test images it gets wrong
+    speed: Speed | None = None  # measured in turns with the others of the comparison
+    seconds_build: float | None = None  # building the head, its latents included
+    seconds_train: float | None = None
+    history: History | None = None  # every epoch of the first seed
+
+    @property
+    def accuracy(self) -> float:
+        """Mean accuracy over the seeds."""
+        return fmean(self.accuracies)
+
+    @property
+    def parameters(self) -> int:
+        """Count of everything that is stored."""
+        return sum(self.parts.values())
+
+    @property
+    def parameters_head(self) -> int:
+        """Count of everything that is stored behind the cut."""
+        return self.parameters - self.parts.get("backbone", 0)
+
+    @property
+    def seconds(self) -> float:
+        """Seconds to build and to train it."""
+        return (self.seconds_build or 0.0) + (self.seconds_train or 0.0)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Heads behind one cut, all trained alike, next to the uncut network."""
+
+    cut: str  # name of the module that the network ends with
+    shape: tuple[int, int]  # channels and positions of the latents
+    uncut: NetworkResult  # all of it, untouched
+    networks: tuple[NetworkResult, ...]  # polynomials first, then the baselines; or another head
+    build: BuildFacts | None = None  # how the head of the first seed was built
+    vanishing: Vanishing | None = None  # how a trained VI-Net vanishes on the test examples
 
 
 @dataclass(frozen=True)
 class BuildResult:
     """What ``results.json`` holds."""
 
-    command: tuple[str, ...]  # for the record
-    machine: Mapping[str, Any]  # of vinets.measure.machine
+    command: tuple[str, ...]  # empty from Python
+    machine: Mapping[str, Any]  # see vinets.measure.machine
     data: str  # its name
-    seed: int  # of every draw
-    comparison: Comparison  # of every network that was measured
+    seed: int  # starts every draw
+    comparison: Comparison
 
 
 def compare_heads(
@@ -79,40 +137,38 @@ def compare_heads(
     heads = head_trials(replace(trial, network=UNCUT), baselines=baselines)
     timed = speed_trial(heads)
     run_trials([*heads.values(), timed], {UNCUT: setup}, store, progress=progress)
+    results = {name: store.read(one) for name, one in heads.items()}
     speeds = store.read(timed).timed.speeds
     networks = []
-    for name, one in heads.items():
-        found = store.read(one).trained
-        seconds = None if found.build is None else sum(found.build.seconds.values())
-        wrong = (found.wrong or (),)
+    for name, result in results.items():
+        facts = result.trained
+        assert facts.wrong is not None and facts.build is not None  # because trials are detailed
         networks.append(
             NetworkResult(
                 name,
-                found.parts,
-                (found.accuracy,),
-                wrong,
+                facts.parts,
+                (facts.accuracy,),
+                (facts.wrong,),
                 speeds[name],
-                seconds,
-                found.seconds,
-                found.history,
+                sum(facts.build.seconds.values()),
+                facts.seconds,
+                facts.history,
             )
         )
-    uncut = NetworkResult(
-        UNCUT, {"backbone": setup.parameters}, (setup.accuracy,), (setup.wrong,), speeds[UNCUT]
-    )
-    ours = store.read(next(iter(heads.values())))  # of the VI-Net, or of the head in its place
-    report = ours.trained.build
+    parts = {"backbone": setup.parameters}
+    uncut = NetworkResult(UNCUT, parts, (setup.accuracy,), (setup.wrong,), speeds[UNCUT])
     cut = resolve_cut(model, trial.cut, each(setup.train.example(), lambda t: t.to(on)))
-    assert ours.shape is not None  # of a trial with a cut
-    vanishing = ours.trained.vanishing
-    comparison = Comparison(cut, ours.shape, uncut, tuple(networks), report, vanishing)
-    result = BuildResult(origin.command, machine(on), data.name, trial.seed, comparison)
-    write_json(store.folder / "results.json", as_plain(result))
-    return result
+    ours = next(iter(results.values()))  # the result of the head that was asked for
+    assert ours.shape is not None  # because it has a cut
+    facts = ours.trained
+    comparison = Comparison(cut, ours.shape, uncut, tuple(networks), facts.build, facts.vanishing)
+    built = BuildResult(origin.command, machine(on), data.name, trial.seed, comparison)
+    write_json(store.folder / "results.json", as_plain(built))
+    return built
 
 
 def head_trials(trial: Trial, *, baselines: bool) -> dict[str, Trial]:
-    """The trial of a head, and of every baseline next to polynomials, by the label of the head."""
+    """Return the trial of a head, and of every baseline, by the label of the head."""
     # An empty save means none, and "." is the folder of the store itself.
     mine = replace(trial, detailed=True, save=".")
     kind = HEADS[mine.head]
@@ -141,7 +197,7 @@ def head_trials(trial: Trial, *, baselines: bool) -> dict[str, Trial]:
 
 
 def speed_trial(heads: Mapping[str, Trial]) -> Trial:
-    """The speed of all these networks and of the uncut one, in turns."""
+    """Return the trial that times all these networks and the uncut one, in turns."""
     first = next(iter(heads.values()))
     compared = tuple((name, trial.save) for name, trial in heads.items())
     return Trial(
@@ -152,3 +208,78 @@ def speed_trial(heads: Mapping[str, Trial]) -> Trial:
         compared=compared,
         alone=True,
     )
+
+
+def comparison_table(comparison: Comparison) -> Table:
+    """List the uncut network and the heads behind a cut; what was not measured has no column.
+
+    Accuracies are in percent, differences Δ to the uncut network in percentage points.
+    """
+    uncut = comparison.uncut
+    networks = (uncut, *comparison.networks)
+    # Parts of polynomials come first, and in their order.
+    parts = dict.fromkeys(part for network in networks for part in network.parts)
+    named = [part for part in dict.fromkeys([*SHORT_HEADINGS, *parts]) if part in parts]
+    columns = [
+        Column("network"),
+        Column("accuracy", "accuracy %", ".2f", better="higher", short="acc. %"),
+        Column("gap", "Δ", "+.2f"),
+        *(Column(name, format=",", short=SHORT_HEADINGS.get(name, "")) for name in named),
+        Column("parameters", "total", ","),
+        Column("speed", "images/s", ",.0f", better="higher", short="img/s"),
+        Column("seconds", "", ".1f", short="s"),
+    ]
+    rows = []
+    for index, network in enumerate(networks):
+        values: dict[str, Value] = {"network": network.name, "accuracy": 100 * network.accuracy}
+        if network is not uncut:
+            values["gap"] = 100 * (network.accuracy - uncut.accuracy)
+        values |= network.parts | {"parameters": network.parameters}
+        if network.speed is not None:
+            values["speed"] = network.speed.mean
+        if network.seconds:
+            values["seconds"] = network.seconds
+        rows.append(Row(values, marked=index == 1))  # the first head behind the cut
+    known = {name for row in rows for name in row.values}
+    channels, positions = comparison.shape
+    return Table(
+        "comparison",
+        f"Cut at {comparison.cut}: {channels} channels at {positions} positions",
+        tuple(column for column in columns if column.name in known),
+        tuple(rows),
+    )
+
+
+def remarks(comparison: Comparison) -> list[str]:
+    """Say how polynomials vanish, and what one would not want.
+
+    That is a network that is no smaller than the uncut one, or not the best head.
+
+    Examples
+    --------
+    >>> uncut, large = (NetworkResult("it", {"all": size}, (0.9,)) for size in (9, 18))
+    >>> remarks(Comparison("pool", (8, 4), uncut, (large,)))[0][:61]
+    'it is not smaller, with 2.0 times the parameters of the uncut'
+    """
+    uncut, (ours, *others) = comparison.uncut, comparison.networks
+    sentences = []
+    if comparison.vanishing is not None:
+        sentences.append(f"On the test examples, {comparison.vanishing}.")
+    if ours.parameters >= uncut.parameters:
+        times = number(ours.parameters / uncut.parameters, ".1f")
+        sentences.append(
+            f"{ours.name} is not smaller, with {times} times the parameters of the uncut network: "
+            "choose another cut (vinets cuts) or a smaller head, or let vinets compress choose."
+        )
+    for other in others:
+        splits = []
+        for theirs, mine, right in zip(other.wrong, ours.wrong, ours.accuracies, strict=False):
+            if mine:  # the number of test examples follows from the share of those that are wrong
+                splits.append((theirs, mine, round(len(mine) / (1 - right))))
+        ahead = splits and over_images(splits).word == "ahead"
+        if other.parameters <= ours.parameters and ahead:
+            gap = number(100 * (other.accuracy - ours.accuracy), ".2f")
+            sentences.append(
+                f"{other.name} is ahead of {ours.name} by {gap} points, with no more parameters."
+            )
+    return sentences

@@ -19,7 +19,7 @@ from vinets.ideals.classwise import choose_device, fit_class_ideals
 
 @dataclass(frozen=True)
 class IdealSummary:
-    """The facts about an ideal that are printed."""
+    """Facts about an ideal that are printed."""
 
     label: str | None  # the class; None for all points
     points: int
@@ -28,20 +28,20 @@ class IdealSummary:
     degrees: dict[int, int]  # generators by degree
     seconds: float
     generators: list[str]  # or the first of them, in the variables as they came
-    mean_squares: list[float]  # of every generator
+    mean_squares: list[float]  # one a generator
 
 
 @dataclass(frozen=True, eq=False)
 class PointIdeals:
     """Fitted ideals of points."""
 
-    names: tuple[str, ...]  # of the variables
-    ideals: dict[str | None, VanishingIdeal]  # of every class, or of all points under None
+    names: tuple[str, ...]  # one a variable
+    ideals: dict[str | None, VanishingIdeal]  # one a class, or one of all points under None
     scaling: dict[str, list[float]] | None  # "low" and "high" before the scaling to [-1, 1]
 
     def summaries(self, count: int | None = None) -> list[IdealSummary]:
-        """A summary of every ideal, with its first ``count`` generators or all."""
-        found = []
+        """Summarise every ideal, with its first ``count`` generators or all."""
+        summaries = []
         for label, ideal in self.ideals.items():
             report = ideal.report_
             summary = IdealSummary(
@@ -54,11 +54,11 @@ class PointIdeals:
                 self._written(ideal.generators_, count),
                 ideal.mean_squares_.tolist(),
             )
-            found.append(summary)
-        return found
+            summaries.append(summary)
+        return summaries
 
     def _written(self, generators: Polynomials, count: int | None) -> list[str]:
-        """The first polynomials in the variables as they came, for there may be thousands."""
+        """Write the first polynomials in the variables as they came; there may be thousands."""
         try:
             shown = generators[:count]
         except ValueError:  # too many monomials to write down
@@ -71,9 +71,9 @@ class PointIdeals:
         return shown.strings(self.names)
 
     def save(self, path: Path) -> None:
-        """Write the generators to a safetensors file, or to one for every class beside it.
+        """Write the generators to a safetensors file, or to one for every class next to it.
 
-        They are in the scaled variables, which they were found in.
+        They are polynomials of the scaled variables.
         """
         names = slugs(label for label in self.ideals if label is not None)
         for label, one in self.ideals.items():
@@ -107,9 +107,9 @@ def fit_points(
         scaling = {"low": low.tolist(), "high": high.tolist()}
         spread = high - low
         values = 2 * (values - low) / (spread + (spread == 0)) - 1  # constants go to -1
-    given = torch.from_numpy(values)
-    given = given.to(choose_device("fit_points", device, given))
+    scaled = torch.from_numpy(values)
+    scaled = scaled.to(choose_device("fit_points", device, scaled))
     if points.labels is None:
-        return PointIdeals(points.names, {None: model.fit(given)}, scaling)
-    classes = fit_class_ideals(given, points.labels, model)
+        return PointIdeals(points.names, {None: model.fit(scaled)}, scaling)
+    classes = fit_class_ideals(scaled, points.labels, model)
     return PointIdeals(points.names, {str(name): one for name, one in classes}, scaling)

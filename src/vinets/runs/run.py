@@ -24,10 +24,9 @@ from vinets.core.files import locked, slugs, written_aside
 from vinets.core.progress import Progress, progress_of
 from vinets.measure import machine
 from vinets.models.libraries.file import FILE_MODULE
-from vinets.runs.context import CutContext
-from vinets.runs.setup import Setup, SetupFiles
+from vinets.runs.setup import Cut, Setup, SetupFiles, views_of
 from vinets.runs.store import Store, TrialRecord
-from vinets.runs.tasks import run_at_cut
+from vinets.runs.tasks import TASKS
 from vinets.runs.trial import Trial
 from vinets.training.loop import DivergedError
 
@@ -122,12 +121,12 @@ def run_group(
     the folder ``lessons``.
     """
     setup = setup.sampled(trials[0].sampling)
-    context = CutContext(setup, trials[0], progress, lessons)
+    cut = Cut(setup, trials[0], progress, lessons)
     diverged: DivergedError | None = None
     for trial in store.missing(trials):  # a worker that was lost has left some results
         begin = time.perf_counter()
         try:
-            result = run_at_cut(context, trial, store.folder)
+            result = TASKS[trial.task](cut, trial, store.folder)
         except DivergedError as error:
             diverged = diverged or error
             continue
@@ -137,7 +136,7 @@ def run_group(
         took = time.perf_counter() - begin
         on_cpu = trial.task == "speed" and trial.timing.where == "cpu"
         store.write(TrialRecord(trial, result, machine("cpu" if on_cpu else setup.device), took))
-    del context  # its latents and views, before the cache of the GPU is emptied
+    del cut  # its latents and views, before the cache of the GPU is emptied
     if torch.cuda.is_available():
         torch.cuda.empty_cache()  # other processes need the memory
     if diverged is not None:
@@ -147,9 +146,8 @@ def run_group(
 def _order(trial: Trial) -> tuple[str, ...]:
     """Return a key by which trials that share views and generators follow each other."""
     # As text, because a cut may be a name or a number and many settings may be None.
-    recipe = trial.recipe
-    views = (recipe.views, recipe.dtype, recipe.projected, bool(recipe.distill))
     generators = getattr(trial.options, "like", trial.options)
+    views = views_of(trial.recipe)
     return tuple(map(repr, (trial.network, trial.cut, trial.seed, *views, generators)))
 
 
@@ -192,7 +190,7 @@ def _submit(
     path = store.folder.resolve() / WORKERS / "setups"
     facts = path, hashlib.sha256(packed).hexdigest()
     threads = torch.get_num_threads()  # on which the last bits depend
-    here = isinstance(executor, Processes)
+    shared = isinstance(executor, Processes)  # one disk, on which a teacher's answers are shared
     if isinstance(executor, Processes):
         # A caller that computes in one thread means all of it.
         threads = max(1, min(threads, (os.cpu_count() or 1) // executor.count))
@@ -203,7 +201,7 @@ def _submit(
         with written_aside(path) as aside:
             aside.write_bytes(packed)
         for group in groups:
-            waiting.add(executor.submit(_run_in_worker, group, facts, device, threads, here))
+            waiting.add(executor.submit(_run_in_worker, group, facts, device, threads, shared))
         while waiting:
             finished, waiting = wait(waiting, timeout=1.0, return_when=FIRST_COMPLETED)
             for future in finished:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +19,8 @@ from vinets.measure import evaluate, machine
 from vinets.models import source_of
 from vinets.models.facts import input_fields
 from vinets.networks.files import UncutNetwork, write_uncut
-from vinets.runs.opening import channel_count, check_inputs, is_saved, make_network
-from vinets.runs.setup import DataFacts, Identity, Setup
+from vinets.networks.open import channel_count, check_inputs, is_saved, make_network
+from vinets.runs.setup import Setup
 from vinets.runs.store import Store
 from vinets.runs.tasks import CHECKPOINTS
 from vinets.training import train_classifier
@@ -31,22 +31,22 @@ class TrainingRun:
     """How a network was trained, and what came of it."""
 
     model: str  # its name
-    data: DataFacts  # what it was trained on
+    data: dict[str, Any]  # what it was trained on
     recipe: TrainingOptions
     best_epoch: int  # the one that was kept
-    seconds: float  # of all epochs
-    machine: dict[str, Any]  # of vinets.measure.machine
-    test: dict[str, Any]  # of vinets.measure.Evaluation
+    seconds: float  # all epochs
+    machine: dict[str, Any]  # see vinets.measure.machine
+    test: dict[str, Any]  # fields of vinets.measure.Evaluation
     parameters: int
 
 
 def recipe_for(model: str) -> TrainingOptions:
-    """The default recipe of a network."""
+    """Return the default recipe of a network."""
     return SMALL.get(model, BACKBONE)
 
 
 def recipe_called(name: str) -> UncutRecipe:
-    """The recipe of that name; see :data:`vinets.core.settings.RECIPES`."""
+    """Return the recipe of that name; see :data:`vinets.core.settings.RECIPES`."""
     if name not in RECIPES:
         raise ValueError(
             f"There is no recipe {name!r}.{nearest(name, RECIPES)} There are: {', '.join(RECIPES)}."
@@ -78,20 +78,21 @@ def train_into(
         How; None is that of :func:`recipe_for`. Its seed is that of the first weights, too.
     """
     recipe = recipe_for(model) if recipe is None else recipe
-    example = data.train.example()
+    example, classes = data.train.example(), tuple(data.train.classes)
     if is_saved(model):
         raise ValueError(
             f"model must be the name of a network to train from scratch. Got {model!r} instead."
         )
     with seeded(recipe.seed):
-        opened = make_network(model, len(data.train.classes), channel_count(example))
-    check_inputs(opened, example)
-    on, facts = resolve_device("train_into", device), DataFacts.of(data)
-    setup, folder = Setup(model, opened.network, data, on), Path(out)
-    # the weights to begin with need no digest: they follow from the seed of the recipe
+        network = make_network(model, len(classes), channel_count(example))
+    check_inputs(network, example)
+    on, folder = resolve_device("train_into", device), Path(out)
+    setup = Setup(model, network.network, data, on)
+    facts = setup.facts  # before the network knows what it is trained on
     with locked(folder):
         settings = {"model": model, "recipe": changes(recipe)}
-        Store(folder).reserve({".": settings}, {model: Identity("", facts.content, data.reading)})
+        # The weights to begin with need no digest: they follow from the seed of the recipe.
+        Store(folder).reserve({".": settings}, {model: replace(setup.identity, weights="")})
         history = train_classifier(
             setup.model,
             setup.train,
@@ -101,12 +102,20 @@ def train_into(
             progress=progress,
         )
         tested = evaluate(setup.model, setup.test.batches(512, device=on), device=on).to_dict()
-        kept = history.best, history.seconds
-        run = TrainingRun(model, facts, recipe, *kept, machine(on), tested, setup.parameters)
+        run = TrainingRun(
+            model=model,
+            data=facts,
+            recipe=recipe,
+            best_epoch=history.best,
+            seconds=history.seconds,
+            machine=machine(on),
+            test=tested,
+            parameters=setup.parameters,
+        )
         whole = setup.model.cpu()  # the same module, moved in place: training and test are over
         source = source_of(whole)
         assert source is not None  # create_model made it
-        given = getattr(data.train, "preprocessing", None)
-        inputs, classes = input_fields(example), tuple(data.train.classes)
-        write_uncut(folder, UncutNetwork(whole, source, inputs, classes, given, as_plain(run)))
+        images = getattr(data.train, "preprocessing", None)
+        parts = whole, source, input_fields(example), classes, images, as_plain(run)
+        write_uncut(folder, UncutNetwork(*parts))
     return run

@@ -1,31 +1,41 @@
-"""An uncut network with its data on a device, and what identifies both."""
+"""An uncut network with its data on a device, what identifies both, and what a cut of it gives."""
 
 from __future__ import annotations
 
 import shlex
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from vinets.core.device import call, evaluating, logits_of
-from vinets.core.plain import as_plain
-from vinets.core.progress import Progress, progress_of
-from vinets.core.settings import SampleOptions
+from vinets.core.plain import changes
+from vinets.core.progress import Notes, Progress, progress_of
+from vinets.core.settings import SampleOptions, TrainingOptions
 from vinets.core.tensors import digest, fingerprint
 from vinets.data import DataSplit, ImageSource, Source, load_data
 from vinets.data.digest import examples_digest, identify
 from vinets.data.source import choose_per_class, require_split
+from vinets.heads import HEADS, BuildFacts
+from vinets.latent.collect import Latents, collect
+from vinets.latent.cut import all_convolutions, all_layers, paper_convolutions, share_removed
 from vinets.measure.doubt import warn_of_low_accuracy
-from vinets.models import channel_options, create_model
 from vinets.models.facts import input_fields, trained_on
+from vinets.models.libraries.file import code_of
+from vinets.networks.build import put_behind
+from vinets.networks.network import CutNetwork
+from vinets.networks.open import channel_count, make_network
 from vinets.networks.seen import load_trained, refuse_seen
-from vinets.training.feed import Lessons
+from vinets.runs.trial import Trial
+from vinets.training import LatentViews, Lessons, cache_latents
 
 CHUNK = 2_000  # examples at once where nothing is trained
+MAX_VIEW_BYTES = 64 << 30  # bytes of cached latents
+COUNTED = {"all": all_convolutions, "paper": paper_convolutions, "layers": all_layers}
 
 
 @dataclass(frozen=True)
@@ -42,41 +52,31 @@ class Identity:
 
     weights: str  # digest of every number of the uncut network
     data: str  # digest of every example and label, training and test part
-    preprocessing: str = ""  # of images, where that is not the data's own way
+    preprocessing: str = ""  # how images are read, if that is not the data's own way
     form: str = ""  # digest of names, dtypes and shapes; stores of earlier releases have none
-
-    def differences(self, now: Identity) -> list[str]:
-        """Names of the digests that differ; what was not written down does not count."""
-        names = ("weights", "data", "preprocessing")
-        differ = [name for name in names if getattr(self, name) != getattr(now, name)]
-        # other weights and data have other shapes as a rule, which would say nothing new
-        return differ or (["shapes"] if self.form and self.form != now.form else [])
-
-
-@dataclass(frozen=True)
-class DataFacts:
-    """A data set and its split: name, sizes of both parts, and what is in them."""
-
-    name: str
-    train: int
-    test: int
-    content: str  # digest of both parts
-    examples: str = ""  # digest of the examples of both parts, in any order
-    training: str = ""  # and of those of the training part
+    code: str = ""  # digest of the file of an own network; earlier releases wrote none
 
     @classmethod
-    def of(cls, data: DataSplit) -> DataFacts:
-        """What is known of ``data``."""
-        sizes = len(data.train), len(data.test)
-        digests = examples_digest(data.train, data.test), examples_digest(data.train)
-        return cls(data.name, *sizes, identify(data), *digests)
+    def of(cls, model: nn.Module, data: DataSplit) -> Identity:
+        """Return what identifies the results of a network on this data."""
+        state = [(k, str(t.dtype), list(t.shape)) for k, t in model.state_dict().items()]
+        fields = [input_fields(part.example()) for part in (data.train, data.test) if len(part)]
+        sizes = [len(data.train), len(data.test)]
+        return cls(
+            fingerprint(model.state_dict().values()),
+            identify(data),
+            data.reading,
+            # The fingerprint leaves out names and shapes.
+            digest((), [state, fields, sizes, list(data.train.classes)]),
+            code_of(model),
+        )
 
-
-def _form(model: nn.Module, data: DataSplit) -> str:
-    """A digest of what :func:`fingerprint` leaves out."""
-    state = [(k, str(t.dtype), list(t.shape)) for k, t in model.state_dict().items()]
-    fields = [input_fields(part.example()) for part in (data.train, data.test) if len(part)]
-    return digest((), [state, fields, [len(data.train), len(data.test)], list(data.train.classes)])
+    def differences(self, now: Identity) -> list[str]:
+        """List what differs, in words; what an earlier release did not write does not count."""
+        names = ["weights", "data", "preprocessing", *(["code"] if self.code else [])]
+        differ = [name for name in names if getattr(self, name) != getattr(now, name)]
+        # Other weights and data have other shapes as a rule, which would say nothing new.
+        return differ or (["shapes"] if self.form and self.form != now.form else [])
 
 
 class Setup:
@@ -96,24 +96,33 @@ class Setup:
         )
         self._parts: dict[SampleOptions, Setup] = {}
         self._unseen = False  # whether this was looked at
-        self._whole: Setup | None = None  # where this is a part of the data
+        self._whole: Setup | None = None  # the setup with all data, if this has a part
 
     @cached_property
     def identity(self) -> Identity:
         """Digests of the network and its data, kept with results."""
-        weights = fingerprint(self.model.state_dict().values())
-        form = _form(self.model, self.data)
-        return Identity(weights, identify(self.data), self.data.reading, form)
+        return Identity.of(self.model, self.data)
 
     @cached_property
     def facts(self) -> dict[str, Any]:
-        """Facts about all its data, for networks that are trained on it, as plain values."""
+        """What is to be known of all its data by networks that are trained on it, as plain values.
+
+        These are its name, the sizes of both parts, a digest of their content, and digests of the
+        examples of both parts, and of the training part, in any order.
+        """
         if self._whole is not None:
             return self._whole.facts
-        known = trained_on(self.model) or {}
-        # The uncut network knows more of the same data where a part of it is used here.
-        whole = known.get("name") == self.data.name and known.get("examples")
-        return known if whole else as_plain(DataFacts.of(self.data))
+        data, known = self.data, trained_on(self.model) or {}
+        if known.get("name") == data.name and known.get("examples"):
+            return known  # the uncut network knows more of data that are used here in part
+        return {
+            "name": data.name,
+            "train": len(data.train),
+            "test": len(data.test),
+            "content": self.identity.data,
+            "examples": examples_digest(data.train, data.test),
+            "training": examples_digest(data.train),
+        }
 
     def refuse_seen(self) -> None:
         """Raise if the network was trained on what is the test part here."""
@@ -143,15 +152,15 @@ class Setup:
 
     @property
     def parameters(self) -> int:
-        """How many parameters the uncut network has."""
+        """Count of the parameters of the uncut network."""
         return sum(p.numel() for p in self.model.parameters())
 
     def sampled(self, sampling: SampleOptions) -> Setup:
-        """The same with a part of the data."""
+        """Return the same network with a part of the data."""
         if sampling == SampleOptions():
             return self
         if sampling not in self._parts:
-            # chosen by the same seed for trials of every seed, so that these compare
+            # Trials of every seed have the same examples, so that they compare.
             wanted = ((self.data.train, sampling.train), (self.data.test, sampling.test))
             train, test = (
                 part if most is None else part.subset(choose_per_class(part.labels, most, 0))
@@ -177,11 +186,11 @@ class SetupFiles:
     def open(self, name: str, device: torch.device) -> Setup:
         """Read the network and the data."""
         if not Path(self.weights).is_file():
-            made = Path(self.weights).with_suffix("")
-            words = ("--model", self.model, "--data", self.data, "--out", str(made))
+            folder = Path(self.weights).with_suffix("")
+            words = ("--model", self.model, "--data", self.data, "--out", str(folder))
             raise FileNotFoundError(
                 f"{self.weights} is not there. Name the weights of {self.model}, or make them and "
-                f"name {made / 'weights.safetensors'}: vinets train {shlex.join(words)}"
+                f"name {folder / 'weights.safetensors'}: vinets train {shlex.join(words)}"
             )
         if ".py:" in self.model:
             raise ValueError(
@@ -189,10 +198,8 @@ class SetupFiles:
                 "or a script instead."
             )
         data = load_data(self.data, seed=self.split)
-        source, fitted = data.train, {}
-        if isinstance(source, ImageSource):
-            fitted = channel_options(self.model, source.preprocessing.channels)
-        model = create_model(self.model, self.classes or len(source.classes), **fitted)
+        classes = self.classes or len(data.train.classes)
+        model = make_network(self.model, classes, channel_count(data.train.example())).network
         load_trained(model, self.weights)
         return Setup(name, model, data, device)
 
@@ -200,7 +207,7 @@ class SetupFiles:
 def wrong_answers(
     network: nn.Module, source: Source, device: torch.device, progress: Progress | None = None
 ) -> tuple[int, ...]:
-    """Positions of the examples that ``network`` gets wrong."""
+    """Return the positions of the examples that ``network`` gets wrong."""
     right = []
     watch = progress_of(progress)
     watch.start("testing", len(source))
@@ -209,3 +216,115 @@ def wrong_answers(
             right.append((logits_of(call(network, inputs)).argmax(1) == labels).cpu())
             watch.advance(len(labels))
     return tuple((~torch.cat(right)).nonzero()[:, 0].tolist())
+
+
+# --- what trials at one cut share ---------------------------------------------------------------
+
+
+class Cut:
+    """Latents, cached views and untrained networks behind one cut, for one seed.
+
+    Of what is large, the last that was asked for is kept, so that trials that follow each other
+    should be alike. The ``trial`` is one of them; all have the same :attr:`Trial.shares`. Processes
+    share the answers of the teacher in the folder ``lessons``.
+    """
+
+    def __init__(
+        self, setup: Setup, trial: Trial, progress: Progress, lessons: Path | None = None
+    ) -> None:
+        self.setup, self.progress, self._trial = setup, progress, trial
+        self.lessons = setup.lessons if lessons is None else Lessons(setup.model, lessons)
+
+    @cached_property
+    def latents(self) -> Latents:
+        """Latents of the examples that ideals are fitted to and scored on."""
+        return collect(
+            self.setup.model,
+            self.setup.train,
+            self._trial.cut,
+            options=self._trial.latents,
+            device=self.setup.device,
+            seed=self._trial.seed,
+            progress=self.progress,
+        )
+
+    @cached_property
+    def test_latents(self) -> Tensor:
+        """Latents (m, C, P) of the test data, in half precision."""
+        # They stay on the device as long as there are heads to test.
+        latents, setup = self.latents, self.setup
+        with torch.no_grad():
+            parts = [
+                latents.reader(latents.backbone(x)).half()
+                for x, _ in setup.test.batches(CHUNK, device=setup.device)
+            ]
+        return torch.cat(parts)
+
+    def removed_and_shape(self, trial: Trial) -> tuple[float, tuple[int, int]]:
+        """Return the share of convolutions that the cut removes, and the shape of the latents."""
+        latents = self.latents
+        removed = share_removed(self.setup.model, latents.backbone, COUNTED[trial.counting])
+        return removed, latents.shape
+
+    def recipe(self, trial: Trial) -> TrainingOptions:
+        """Return how a trial trains: by its seed, and without what its head has no use for."""
+        kind = HEADS[trial.head]
+        # Polynomials of a baseline have no class to vanish on.
+        kept = trial.recipe.vanish if kind.from_ideals or trial.head == "products" else 0.0
+        return replace(trial.recipe, seed=trial.seed, vanish=kept)
+
+    def network(self, trial: Trial) -> tuple[CutNetwork, BuildFacts]:
+        """Make the untrained network of a trial, with how its head was built."""
+        latents = self.latents  # first, because collecting them is a stage of its own
+        self.progress.start(HEADS[trial.head].label, 1)
+        notes = Notes(self.progress)
+        head = HEADS[trial.head].build(latents, trial.options, trial.seed, notes)
+        self.progress.advance(1)
+        options = changes(trial.options)
+        return put_behind(
+            latents, head, {"head": trial.head, "options": options, "seed": trial.seed}
+        )
+
+    def views(self, trial: Trial) -> LatentViews:
+        """Return latents of augmented passes over all training data, with logits of a teacher."""
+        recipe = self.recipe(trial)
+
+        def collect_views() -> LatentViews:
+            # Any head will do, because views end at the cut; this one needs no polynomials.
+            network, _ = self.network(trial.change(head="linear"))
+            return cache_latents(
+                network,
+                self.setup.train,
+                recipe=recipe,
+                teacher=self.setup.model if recipe.distill else None,
+                memory_limit=MAX_VIEW_BYTES,
+                device=self.setup.device,
+                progress=self.progress,
+            )
+
+        return self.latents.once("views", views_of(recipe), collect_views)
+
+    @torch.no_grad()
+    def projected(
+        self, trial: Trial, front: Callable[[Tensor], Tensor]
+    ) -> tuple[LatentViews, Tensor]:
+        """Return views and test latents behind the frozen part of a head.
+
+        All heads of trials that project alike share them.
+        """
+        views = self.views(trial)
+        like = getattr(trial.options, "like", trial.options)  # a baseline sees the same variables
+        names = ("components", "order", "scale", "pca")
+        key = *(getattr(like, name, None) for name in names), *views_of(trial.recipe)
+
+        def project() -> tuple[LatentViews, Tensor]:
+            tests = [front(part.float()) for part in self.test_latents.split(CHUNK)]
+            return views.through(front, torch.float32), torch.cat(tests)
+
+        return self.latents.once("projected", key, project)
+
+
+def views_of(recipe: TrainingOptions) -> tuple[Hashable, ...]:
+    """Return what views depend on; the rest of a recipe trains on the same views."""
+    drawn = recipe.validation, recipe.augment, bool(recipe.distill)
+    return recipe.views, recipe.dtype, recipe.projected, *drawn

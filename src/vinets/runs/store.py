@@ -1,7 +1,7 @@
-"""Results of trials on disk: a line for each, the data and weights they belong to next to them.
+"""Keep results of trials on disk, a line for each, with the data and weights they belong to.
 
-A trial that is there is not repeated: this is how an interrupted call goes on, and how several
-experiments share what they have in common.
+A trial whose result is kept is not repeated: this is how an interrupted call goes on, and how
+several experiments share what they have in common.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ MAX_BYTES = 1 << 30  # bytes of a file of results
 
 @dataclass(frozen=True)
 class TrialRecord:
-    """A result with how it came about."""
+    """A trial with its result, and where and how long it ran."""
 
     trial: Trial
     result: TrialResult
-    machine: dict[str, Any]  # of vinets.measure.machine
+    machine: dict[str, Any]  # see vinets.measure.machine
     took: float | None = None  # seconds; what trials share counts for the first of them
 
 
@@ -60,7 +60,7 @@ class Store:
         return self.folder / TRIALS
 
     def _results(self) -> dict[str, dict[str, Any]]:
-        """What the file holds, read again where it has changed."""
+        """Return the lines of the file by name, read again where it has changed."""
         size = self.path.stat().st_size if self.path.is_file() else 0
         if size != self._size:
             self._values = {}
@@ -78,7 +78,7 @@ class Store:
         return len(self._results())
 
     def missing(self, trials: Iterable[Trial]) -> list[Trial]:
-        """Those without a result, each once."""
+        """Return the trials without a result, each once."""
         known = self._results()
         return [trial for trial in dict.fromkeys(trials) if trial.name not in known]
 
@@ -90,18 +90,17 @@ class Store:
         append_line(self.path, line)
 
     def read(self, trial: Trial) -> TrialResult:
-        """The result of a trial."""
+        """Return the result of a trial."""
         return self.record(trial).result
 
     def record(self, trial: Trial) -> TrialRecord:
-        """All that is kept of a trial."""
-        known = self._results()
-        if trial.name not in known:
+        """Return all that is kept of a trial."""
+        if trial.name not in self._results():
             raise ValueError(f"{self.path} holds no result of the trial {trial.name}. Run it.")
         return self._record(trial.name, trial)
 
     def records(self) -> Iterator[TrialRecord]:
-        """All results, with their trials."""
+        """Give all results, with their trials."""
         for name, values in self._results().items():
             yield self._record(name, trial_from(values.get("trial")))
 
@@ -158,10 +157,10 @@ class Store:
             ours = as_plain(settings)
             theirs = contents.saved.get(place, ours)
             if theirs != ours:
-                # what a damaged file has for a name may be endless
-                told = textwrap.shorten(", ".join(_differences(theirs, ours)), 200)
+                # A damaged file may have endless names.
+                names = textwrap.shorten(", ".join(_differences(theirs, ours)), 200)
                 raise ValueError(
-                    f"{self.folder} holds a run with other settings: they differ in {told}. "
+                    f"{self.folder} holds a run with other settings: they differ in {names}. "
                     "Choose another folder, or delete this one to start anew."
                 )
         merged = _Contents(
@@ -171,7 +170,7 @@ class Store:
 
 
 def _differences(theirs: dict[str, Any], ours: dict[str, Any]) -> list[str]:
-    """Names of the settings that differ; what has its default is not among the changes."""
+    """List the settings that differ; what has its default is not among the changes."""
     names: list[str] = []
     for key in sorted(theirs.keys() | ours.keys()):
         a, b = theirs.get(key), ours.get(key)

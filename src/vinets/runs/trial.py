@@ -1,4 +1,4 @@
-"""A trial: one cut, one head, one training, one measurement; and what came of it.
+"""A trial, which is one cut, one head, one training and one measurement, and its result.
 
 Everything that is computed more than once, by ``vinets build`` and the experiments of the paper,
 is a list of trials. A trial is identified by those of its fields that differ from their defaults,
@@ -20,7 +20,6 @@ from vinets.core.plain import changes, from_plain
 from vinets.core.settings import LatentOptions, SampleOptions, SpeedOptions, TrainingOptions
 from vinets.heads import HEADS, BuildFacts, HeadOptions
 from vinets.heads.facts import Vanishing
-from vinets.runs.comparison import Speed
 from vinets.training.checkpoint import History
 
 T = TypeVar("T")
@@ -37,7 +36,7 @@ class Trial:
     network : str
         Name of the uncut network, with its data, among those that trials are run with.
     cut : str or int
-        Where it is cut; speed is measured for several networks at once and has no cut.
+        Where the network is cut; speed is measured for several networks at once and has no cut.
     task : {"train", "ideals", "dimension", "speed"}
         Train and test a head; find the generators and count them; estimate the intrinsic dimension
         of the latents; measure saved networks and the uncut one in turns.
@@ -46,7 +45,7 @@ class Trial:
     options : HeadOptions or None
         Options of that head; None is its defaults.
     latents, recipe, sampling, timing
-        See :mod:`vinets.core.settings`. The seed of the recipe is that of the trial.
+        Options of :mod:`vinets.core.settings`. The seed of the recipe is that of the trial.
     counting : {"all", "paper", "layers"}
         What counts in the share removed: all convolutions, those that the paper counts, or every
         layer.
@@ -61,8 +60,6 @@ class Trial:
     studied : bool
         Compute the spectral complexity of the trained network and of the uncut one as well, and
         the mean absolute value of every polynomial on every class.
-    seed : int
-        The seed of everything.
     alone : bool
         Whether nothing else may run next to it, because its time counts.
     """
@@ -103,10 +100,12 @@ class Trial:
         """
         kind = HEADS[head]
         start = cls(head=head, recipe=TrainingOptions(**kind.training_defaults)).change(**options)
-        own = {one.name for one in fields(LatentOptions)}
-        given = {name: value for name, value in options.items() if name in own}
-        latents = LatentOptions(**(kind.latent_defaults(start.options) | given))
-        return replace(start, latents=options.get("latents", latents))
+        if "latents" in options:
+            return start
+        own = {one.name for one in fields(LatentOptions)} & options.keys()
+        changed = {name: options[name] for name in own}
+        latents = LatentOptions(**(kind.latent_defaults(start.options) | changed))
+        return replace(start, latents=latents)
 
     def change(self, **options: Any) -> Trial:
         """Return the trial with other values of its fields, or of the fields of its options.
@@ -124,21 +123,19 @@ class Trial:
             own.setdefault("options", HEADS[head].Options())
         objects = {name: own.get(name, getattr(self, name)) for name in GROUPS}
         groups = {name: type(one) for name, one in objects.items()}
-        made = gather("Trial", groups, options, objects, known=_OWN)
-        return replace(self, **(own | made))
+        return replace(self, **(own | gather("Trial", groups, options, objects, known=_OWN)))
 
     @property
     def shares(self) -> Hashable:
-        """What trials that share latents have in common."""
+        """Fields that are equal in trials that share latents."""
         return self.network, self.cut, self.seed, self.latents, self.sampling
 
     @property
     def changes(self) -> dict[str, object]:
         """Fields that differ from their defaults, nested, as plain values."""
-        found = changes(self)
-        found.pop("options", None)
-        inner = changes(self.options)
-        return {**found, **({"options": inner} if inner else {})}
+        options = changes(self.options)
+        outer = {name: value for name, value in changes(self).items() if name != "options"}
+        return outer | ({"options": options} if options else {})
 
     @property
     def name(self) -> str:
@@ -163,15 +160,15 @@ def _options_from(kind: type[HeadOptions], values: Any) -> HeadOptions:
     """Return options of a head from their changes; those of another head may be inside."""
     if not isinstance(values, dict):
         raise ValueError("options of a head must be an object.")
-    made = from_plain(kind, {k: v for k, v in values.items() if k != "like"}, "options")
+    options = from_plain(kind, {k: v for k, v in values.items() if k != "like"}, "options")
     if "like" not in values:
-        return made
+        return options
     usual, inner = getattr(kind, "like", None), values["like"]
     if usual is None or not isinstance(inner, dict):
         raise ValueError("like must hold the options of the head that a baseline is compared with.")
     other = HEADS[str(inner["kind"])].Options if "kind" in inner else type(usual)
     rest = {name: value for name, value in inner.items() if name != "kind"}
-    return replace(made, like=_options_from(other, rest))  # type: ignore[call-arg]
+    return replace(options, like=_options_from(other, rest))  # type: ignore[call-arg]
 
 
 GROUPS = ("options", "latents", "recipe", "sampling", "timing")
@@ -180,7 +177,7 @@ GROUPS = ("options", "latents", "recipe", "sampling", "timing")
 _OWN = tuple(Trial.__dataclass_fields__)
 
 
-# --- what came of it --------------------------------------------------------------------------
+# --- results ----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -189,11 +186,11 @@ class IdealFacts:
 
     points: int  # examples that ideals are fitted to
     features: int  # values of a latent
-    variables: int  # of the polynomials
+    variables: int  # each polynomial has as many
     explained_variance: float | None  # share that the variables keep
     polynomials: int  # the generators
     monomials: int  # terms that evaluating them takes, the constant left out
-    seconds: float  # of the fits alone, until the device was done
+    seconds: float  # the fits alone, until the device was done
     monomials_left: dict[str, int]  # after a share of the polynomials was pruned
     by_class: dict[str, int] | None = None  # monomials that each class takes, where it was kept
     steps: int | None = None  # steps of the oracle, where the algorithm has one
@@ -209,12 +206,12 @@ class TrainingFacts:
     train_accuracy: float  # in the epoch that was kept
     loss: float  # in the epoch that was kept
     parts: dict[str, int]  # parameters of each part, folded: everything that is stored
-    seconds: float  # of the training
-    polynomials: int | None = None  # of a head that has any
+    seconds: float  # the training alone
+    polynomials: int | None = None  # None for heads without any
     monomials: int | None = None
     capped: bool | None = None  # whether there was no room for more polynomials
     best_epoch: int | None = None  # the one that was kept
-    vanishing_built: Vanishing | None = None  # of a VI-Net on the test images, before training
+    vanishing_built: Vanishing | None = None  # a VI-Net on the test images, before training
     vanishing: Vanishing | None = None  # the same afterwards
     wrong: tuple[int, ...] | None = None  # test examples that it gets wrong
     uncut_wrong: tuple[int, ...] | None = None  # those that the uncut network gets wrong
@@ -224,12 +221,12 @@ class TrainingFacts:
 
     @property
     def parameters(self) -> int:
-        """Parameters of the whole network."""
+        """Count of the parameters of the whole network."""
         return sum(self.parts.values())
 
     @property
     def parameters_head(self) -> int:
-        """Parameters behind the cut."""
+        """Count of the parameters behind the cut."""
         return self.parameters - self.parts["backbone"]
 
 
@@ -239,6 +236,14 @@ class DimensionFacts:
 
     neighbours: int
     per_class: dict[str, float]
+    mean: float
+    std: float
+
+
+@dataclass(frozen=True)
+class Speed:
+    """Images per second: mean and standard deviation over windows of one measurement."""
+
     mean: float
     std: float
 
@@ -256,11 +261,11 @@ class SpeedFacts:
 class TheoryFacts:
     """Decimal logarithms of spectral complexities, and the bounds of the theorem."""
 
-    uncut: float  # of the uncut network
-    network: float  # of the trained network, as the theorem counts
+    uncut: float  # the uncut network
+    network: float  # the trained network, as the theorem counts
     guaranteed: float  # the same where variables may leave [-1, 1]
-    bounds: tuple[dict[str, Any], ...] = ()  # of vinets.theory.bounds.Bound, for polynomials
-    ratio: float | None = None  # of the complexity terms of the corollary, at the median margins
+    bounds: tuple[dict[str, Any], ...] = ()  # fields of vinets.theory.bounds.Bound
+    ratio: float | None = None  # between terms of the corollary, at the median margins
 
     @property
     def kappa(self) -> float:
@@ -282,7 +287,7 @@ class PolynomialFacts:
 
 @dataclass(frozen=True)
 class TrialResult:
-    """What came of a trial: a section for its task.
+    """The result of a trial: a section for its task.
 
     Attributes
     ----------
@@ -303,27 +308,27 @@ class TrialResult:
 
     @property
     def trained(self) -> TrainingFacts:
-        """What came of a training."""
+        """The result of a training."""
         return _section(self.training, "head was trained")
 
     @property
     def estimated(self) -> DimensionFacts:
-        """What came of estimating the dimension."""
+        """The dimension that was estimated."""
         return _section(self.dimension, "dimension was estimated")
 
     @property
     def timed(self) -> SpeedFacts:
-        """What came of measuring speed."""
+        """The speed that was measured."""
         return _section(self.speed, "speed was measured")
 
     @property
     def complexity(self) -> TheoryFacts:
-        """What the theory says of the network that was trained."""
+        """The complexity of the network that was trained."""
         return _section(self.theory, "network was studied")
 
     @property
     def found(self) -> IdealFacts:
-        """What came of finding ideals."""
+        """The ideals that were counted."""
         return _section(self.ideals, "ideals were counted")
 
 

@@ -23,8 +23,7 @@ from vinets.latent.cut import CutPoint, cut_points
 from vinets.models.networks import SIZES
 from vinets.models.records import source_of, spec_of
 from vinets.networks.network import CutNetwork
-from vinets.runs.context import CutContext
-from vinets.runs.setup import Setup
+from vinets.runs.setup import Cut, Setup
 from vinets.runs.trial import Trial
 from vinets.training import fine_tune
 
@@ -157,7 +156,7 @@ class Space:
         trials = [(one, self.trial(one, 1)) for one in candidates]
         for shares in dict.fromkeys(trial.shares for _, trial in trials):
             group = [(one, trial) for one, trial in trials if trial.shares == shares]
-            context = CutContext(self.setup, group[0][1], progress_of(None))
+            context = Cut(self.setup, group[0][1], progress_of(None))
             for one, trial in group:
                 network, _ = context.network(trial)
                 yield one, network.folded()
@@ -165,7 +164,7 @@ class Space:
     def seconds_per_example(self, candidate: Candidate) -> float:
         """Train a candidate for a few steps, and return how long an example takes."""
         trial = self.trial(candidate, 1)
-        network, _ = CutContext(self.setup, trial, progress_of(None)).network(trial)
+        network, _ = Cut(self.setup, trial, progress_of(None)).network(trial)
         count = min(TIMED_STEPS * trial.recipe.batch_size, len(self.setup.train))
         some = self.setup.train.subset(torch.arange(count))
         for _ in range(2):  # libraries choose their kernels in the first

@@ -28,6 +28,7 @@ from vinets.core.files import locked
 from vinets.core.progress import Progress, progress_of
 from vinets.core.settings import TrainingOptions
 from vinets.core.tensors import FORMAT
+from vinets.models.libraries.file import code_of
 from vinets.training.checkpoint import (
     Checkpoint,
     Epoch,
@@ -171,6 +172,7 @@ def fit(
                 "format": FORMAT,
                 **feed.facts(),
                 **({"backbone": start} if start else {}),
+                **({"code": code} if (code := code_of(module)) else {}),
             }
             state = read_checkpoint(folder, module, optimizer, facts) or state
         run = torch.compile(module) if compiled else module

@@ -7,7 +7,9 @@ that were named in this process.
 
 from __future__ import annotations
 
+import ast
 import difflib
+import hashlib
 import importlib.util
 import inspect
 import re
@@ -29,6 +31,7 @@ RECORD_NAME = re.compile(r"[\w .+-]+\.py:\w+")  # the name of a file without its
 FILE_MODULE = "vinets file "
 
 _named: dict[str, Callable[..., Any]] = {}
+_codes: dict[str, str] = {}  # digests of their code
 
 
 class UnnamedFile(ValueError):
@@ -83,6 +86,8 @@ class File(Library):
         model = make(**options)
         if not isinstance(model, nn.Module):
             raise ValueError(f"it gave {type(model).__name__}, and a torch.nn.Module is wanted")
+        for part in model.modules():  # every part, because the network may be cut
+            vars(part)["vinets_code"] = _codes[name]
         return model
 
     def spec(self, name: str) -> str:
@@ -114,7 +119,13 @@ def use_file(spec: str, *, known_as: str | None = None) -> str:
     path, name = Path(written[1]).expanduser().resolve(), written[2]
     if not path.is_file():
         raise FileNotFoundError(f"{written[1]} does not exist or is not a file.")
-    module = _run(path, path.stat().st_mtime_ns)
+    files = _code_files(path)
+    # The file itself may be renamed, and its folder may be moved.
+    names = ["", *(one.relative_to(path.parent).as_posix() for one in files[1:])]
+    digests = [hashlib.sha256(one.read_bytes()).hexdigest() for one in files]
+    facts = sorted(zip(names, digests, strict=True))
+    code = hashlib.sha256(repr(facts).encode()).hexdigest()[:16]
+    module = _run(path, tuple(files[1:]), code)
     made = getattr(module, name, None)
     if not callable(made) or isinstance(made, nn.Module):
         own = [v for v in vars(module).values() if getattr(v, "__module__", "") == module.__name__]
@@ -123,14 +134,19 @@ def use_file(spec: str, *, known_as: str | None = None) -> str:
         hint = f" It has {', '.join(near)}." if near else ""
         raise ValueError(f"{written[1]} has no class or function {name}.{hint}")
     key = f"{path.name}:{name}" if known_as is None else known_as
-    _named[key] = made
+    _named[key], _codes[key] = made, code
     return key
 
 
 @lru_cache
-def _run(path: Path, changed: int) -> ModuleType:
-    """Run a file as a module; one that did not change runs once."""
+def _run(path: Path, neighbours: tuple[Path, ...], code: str) -> ModuleType:
+    """Run a file as a module; once, unless its code or that of its neighbours changes."""
     name = f"{FILE_MODULE}{path}"
+    if name in sys.modules:  # neighbours that it imported then may have changed as well
+        stale = {str(one) for one in neighbours}
+        for key, one in [*sys.modules.items()]:
+            if getattr(one, "__file__", None) in stale:
+                del sys.modules[key]
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None  # it ends in .py
     module = importlib.util.module_from_spec(spec)
@@ -139,13 +155,52 @@ def _run(path: Path, changed: int) -> ModuleType:
         sys.path.append(str(path.parent))  # because it may import its neighbours
     try:
         # Not by the loader, whose cache tells files apart by the second and by their size.
-        code = compile(path.read_bytes(), str(path), "exec", dont_inherit=True)
-        exec(code, vars(module))
+        exec(compile(path.read_bytes(), str(path), "exec", dont_inherit=True), vars(module))
     except Exception as error:
         del sys.modules[name]
         reason = " ".join(f"{type(error).__name__}: {error}".split()).rstrip(".")
         raise ValueError(f"{path} could not be run: {reason}.") from error
     return module
+
+
+def code_of(network: nn.Module) -> str:
+    """Return a digest of the code of a network in a file of the user's own; "" for any other.
+
+    The digest is that of the file, and of the modules in its folder that it imports.
+    """
+    digests = {vars(part).get("vinets_code", "") for part in network.modules()}
+    return "-".join(sorted(digests - {""}))
+
+
+def _code_files(path: Path) -> list[Path]:
+    """List a file, and the modules in its folder that it imports."""
+    folder, files = path.parent, [path]
+    for file in files:  # which grow meanwhile
+        for module in _imported(file, folder):
+            # All packages on the way to a module run before it does.
+            places = [one for one in (module, *module.parents) if folder in one.parents]
+            for place in places:
+                for one in (place.with_name(f"{place.name}.py"), place / "__init__.py"):
+                    if one not in files and one.is_file():
+                        files.append(one)
+    return files
+
+
+def _imported(file: Path, folder: Path) -> Iterator[Path]:
+    """Give the places, without suffix, of modules that a file may import from a folder."""
+    try:
+        tree = ast.parse(file.read_bytes())
+    except (SyntaxError, ValueError):  # it cannot be run either
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield folder.joinpath(*alias.name.split("."))
+        elif isinstance(node, ast.ImportFrom):
+            # One dot is the folder of the file, and every further dot the one above.
+            start = file.parents[node.level - 1] if node.level else folder
+            for alias in node.names:  # a name may be that of a module
+                yield start.joinpath(*(node.module or "").split("."), alias.name)
 
 
 def _numbers(value: Any) -> bool:

@@ -7,8 +7,8 @@ import torch
 
 from vinets.data import digits
 from vinets.models import digits_cnn
-from vinets.runs.opening import Opened
-from vinets.runs.predicting import predict_images
+from vinets.networks.open import NamedNetwork
+from vinets.runs.open import predict_images
 
 TEST = digits().test
 
@@ -16,7 +16,7 @@ TEST = digits().test
 @pytest.fixture
 def opened():
     torch.manual_seed(0)
-    return Opened(
+    return NamedNetwork(
         "net", digits_cnn().eval(), classes=TEST.classes, preprocessing=TEST.preprocessing
     )
 

@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 import torch
 
-from vinets.core.plain import as_plain
 from vinets.data import load_data
 from vinets.models import digits_cnn, save_weights, source_of
 from vinets.models.facts import input_fields
 from vinets.networks import CutNetwork, VINet
 from vinets.networks.build import build
 from vinets.networks.files import UncutNetwork, write_uncut
-from vinets.runs.opening import open_network, open_uncut, open_with_data
-from vinets.runs.setup import DataFacts
+from vinets.networks.open import open_network
+from vinets.runs.open import open_uncut, open_with_data
+from vinets.runs.setup import Setup
 
 DIGITS = load_data("digits")
 
@@ -25,7 +25,7 @@ def base(tmp_path_factory):
     """The folder of an uncut network, as a training leaves it."""
     model, train = digits_cnn(), DIGITS.train
     folder = tmp_path_factory.mktemp("opening") / "base"
-    training = {"data": as_plain(DataFacts.of(DIGITS))}
+    training = {"data": Setup("", model, DIGITS, torch.device("cpu")).facts}
     inputs = input_fields(train.example())
     parts = (source_of(model), inputs, train.classes, train.preprocessing, training)
     write_uncut(folder, UncutNetwork(model, *parts))
@@ -127,7 +127,7 @@ def noise(tmp_path_factory):
 def test_images_of_the_training_are_no_test_whatever_the_folder_is_called(noise, tmp_path, moved):
     """Neither for what vinets train wrote nor for what vinets build made of it."""
     model, data = digits_cnn(3, channels=3), load_data(noise)
-    facts = {"data": as_plain(DataFacts.of(data))}
+    facts = {"data": Setup("", model, data, torch.device("cpu")).facts}
     parts = (source_of(model), input_fields(data.train.example()), data.train.classes)
     write_uncut(tmp_path / "base", UncutNetwork(model, *parts, data.train.preprocessing, facts))
     small = {"components": 4, "keep": 2, "monomials": 16, "per_class": 8, "progress": None}

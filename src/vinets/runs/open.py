@@ -1,0 +1,243 @@
+"""Open a network with the data that it is used on, and say what images show."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from vinets.core.device import call, evaluating, logits_of, resolve_device
+from vinets.core.progress import Progress, Silent
+from vinets.data import DataSplit, ImageSource, Inputs, load_data
+from vinets.data.formats import Size, takes_size
+from vinets.data.images import augment_by, normalise_by, with_preprocessing
+from vinets.models import normalisation_of
+from vinets.models.facts import Record, input_fields, trained_on
+from vinets.networks.formats import ExportedNetwork, Network, WholeNetwork
+from vinets.networks.network import CutNetwork
+from vinets.networks.open import (
+    NamedNetwork,
+    channel_count,
+    check_inputs,
+    example_for,
+    is_saved,
+    open_network,
+    require_weights,
+)
+from vinets.networks.seen import refuse_seen
+
+
+@dataclass(frozen=True)
+class ImageOptions:
+    """How images are normalised and augmented; None is what is known of network and data."""
+
+    mean: tuple[float, ...] | None = None  # pixels are in [0, 1]; one per channel, or one for all
+    std: tuple[float, ...] | None = None
+    flip: bool | None = None  # see vinets.data.images.augment_by
+    crop: float | None = None
+
+
+def open_with_data(
+    spec: str | Path,
+    data: str | Path,
+    *,
+    weights: str | Path | None = None,
+    split_seed: int = 0,
+    size: Size = None,
+    images: ImageOptions = ImageOptions(),  # noqa: B008 - frozen
+) -> tuple[NamedNetwork, DataSplit]:
+    """Open a network and the data it is used on, and check that they fit.
+
+    Images are normalised as ``images`` say, else as the network knows it from its training,
+    else as the library of a network with weights tells, else by the statistics of this data.
+
+    Parameters
+    ----------
+    spec, weights
+        As for :func:`open_network`.
+    data : str or Path
+        A data set, as for :func:`vinets.data.load_data`.
+    split_seed : int, default=0
+        Seed of the test split, where the data has none of its own.
+    size : (H, W), int or None, default=None
+        Size of the images in a folder; None is what a saved network was made for.
+    images : ImageOptions
+        How images are normalised and augmented.
+
+    Raises
+    ------
+    ValueError
+        If the network has other classes, does not take such inputs, or was trained on another
+        split of this data.
+    """
+    saved = open_network(spec, weights) if is_saved(spec) else None
+    own = size
+    if saved is not None and saved.preprocessing is not None and takes_size(data):
+        own = saved.preprocessing.size
+        size = own if size is None else size
+    split = load_data(data, seed=split_seed, size=size)
+    mean, std = images.mean, images.std
+    example = split.train.example()
+    count = len(split.train.classes)
+    opened = saved or open_network(spec, weights, count, channel_count(example))
+    if opened.classes and len(opened.classes) != count:
+        raise ValueError(
+            f"{opened.name} knows {len(opened.classes)} classes, and {split.name} has {count}. "
+            "Pass the data that it was trained for."
+        )
+    # Images of another size have other pixels: those that a network knows are of its own size
+    known = split if size == own else load_data(data, seed=split_seed, size=own)
+    refuse_seen(opened.name, opened.network, known)
+    if opened.preprocessing is not None:
+        split = with_preprocessing(split, opened.preprocessing)
+    elif weights is not None and isinstance(split.train, ImageSource):
+        usual = normalisation_of(str(spec), opened.network, Path(weights))
+        if usual is not None and len(usual[0]) == split.train.preprocessing.channels:
+            if mean is None and std is None:
+                opened = replace(opened, told_by=str(spec).partition(":")[0])
+            mean, std = mean or usual[0], std or usual[1]
+    split = augment_by(normalise_by(split, mean, std), images.flip, images.crop)
+    check_inputs(opened, split.train.example(), count)  # now that it is normalised for this network
+    return opened, split
+
+
+def _open(
+    spec: str | Path,
+    data: str | Path | None,
+    shape: tuple[int, ...] | None,
+    weights: str | Path | None,
+    reading: Mapping[str, Any],
+) -> tuple[NamedNetwork, Inputs, DataSplit | None]:
+    """Open a network with an example of its inputs, and with the data if there are any."""
+    if data is not None:
+        opened, split = open_with_data(spec, data, weights=weights, **reading)
+        return opened, split.train.example(), split
+    opened = open_network(spec, weights)
+    return opened, example_for(opened, shape), None
+
+
+def open_uncut(
+    spec: str | Path,
+    data: str | Path | None = None,
+    shape: tuple[int, ...] | None = None,
+    *,
+    weights: str | Path | None = None,
+    **reading: Any,
+) -> tuple[NamedNetwork, Inputs, DataSplit | None]:
+    """Open an uncut network with an example of its inputs: of data, of ``shape``, or its own.
+
+    The data comes along; it takes the ``reading`` that :func:`open_with_data` takes.
+    """
+    opened, example, split = _open(spec, data, shape, weights, reading)
+    if isinstance(opened.network, CutNetwork):
+        raise ValueError(f"{spec} is cut already. Pass the network that it was made from.")
+    if isinstance(opened.network, ExportedNetwork):
+        raise ValueError(f"{spec} is exported. Pass the network that it was made from.")
+    return opened, example, split
+
+
+def open_to_export(
+    spec: str | Path,
+    data: str | Path | None = None,
+    shape: tuple[int, ...] | None = None,
+    *,
+    weights: str | Path | None = None,
+    **reading: Any,
+) -> tuple[Network, DataSplit | None]:
+    """Open a network that is cut or whole with what its file should tell, and the data if given.
+
+    The shape of an input is that of the data, or ``shape``, or what the network was made for.
+    """
+    opened, example, split = _open(spec, data, shape, weights, reading)
+    require_weights(opened, None if data is None else str(data))
+    if isinstance(opened.network, ExportedNetwork):
+        raise ValueError(f"{spec} is exported already. Pass the network that it was made from.")
+    if isinstance(opened.network, CutNetwork):
+        return opened.network, split
+    classes = opened.classes or (() if split is None else split.test.classes)
+    images = opened.preprocessing
+    if images is None and split is not None:
+        images = getattr(split.test, "preprocessing", None)  # only sources of images have one
+    record = Record(
+        "",
+        input_fields(example),
+        classes=classes,
+        preprocessing=None if images is None else images.to_dict(),
+        data=trained_on(opened.network),
+    )
+    return WholeNetwork(opened.network, record), split
+
+
+@dataclass(frozen=True)
+class Guess:
+    """A class and its probability."""
+
+    name: str
+    probability: float
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """The classes of one image, the most probable first."""
+
+    path: str
+    classes: tuple[Guess, ...]
+
+
+def predict_images(
+    opened: NamedNetwork,
+    files: Sequence[str | Path],
+    *,
+    top: int = 3,
+    batch_size: int = 64,
+    device: torch.device | str = "auto",
+    progress: Progress | None = None,
+) -> list[Prediction]:
+    """Classify image files, resized and normalised as the network knows it from its training.
+
+    Parameters
+    ----------
+    opened : NamedNetwork
+        A trained network, see :func:`vinets.networks.open.open_network`; it moves to ``device``.
+    files : sequence of str or Path
+        The images; :func:`vinets.data.folders.image_files` lists those of a folder.
+    top : int, default=3
+        Classes to tell of every image.
+    batch_size : int, default=64
+        Images at once.
+    device : device or str, default="auto"
+        Where the network runs.
+    progress : Progress or None, default=None
+        Told after every batch.
+    """
+    require_weights(opened)
+    if opened.preprocessing is None:
+        raise ValueError(
+            f"{opened.name} has no preprocessing on record, so that it is not known how an image "
+            "becomes its input. Train or build it on images."
+        )
+    where = resolve_device("predict_images", device)
+    network, watch = opened.network.to(where), progress or Silent()
+    watch.start("predicting", len(files))
+    predictions: list[Prediction] = []
+    for start in range(0, len(files), batch_size):
+        some = files[start : start + batch_size]
+        inputs = torch.cat([opened.preprocessing.read(file) for file in some]).to(where)
+        # In float32, because probabilities in half precision would not sum to one.
+        with evaluating(network):
+            shares = logits_of(call(network, inputs)).float().softmax(1)
+        names = opened.classes or tuple(str(k) for k in range(shares.shape[1]))
+        if len(names) < shares.shape[1]:
+            raise ValueError(
+                f"{opened.name} must name a class for each of its {shares.shape[1]} outputs. It "
+                f"has {len(names)} names. Save it again with all of them, or with none."
+            )
+        values, order = shares.topk(min(top, shares.shape[1]), dim=1)
+        for file, row, those in zip(some, order.tolist(), values.tolist(), strict=True):
+            guesses = zip(row, those, strict=True)
+            predictions.append(Prediction(str(file), tuple(Guess(names[k], p) for k, p in guesses)))
+        watch.advance(len(some))
+    return predictions

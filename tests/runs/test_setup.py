@@ -1,0 +1,152 @@
+"""What identifies a network with its data, the code of own networks included; setups of files."""
+
+from __future__ import annotations
+
+import copy
+import struct
+
+import pytest
+import torch
+from torch import nn
+
+from vinets.core.settings import TrainingOptions
+from vinets.data import DataSplit, digits
+from vinets.models import create_model, digits_cnn, save_weights
+from vinets.models.libraries.file import code_of
+from vinets.runs.compare import compare_heads
+from vinets.runs.scratch import train_into
+from vinets.runs.setup import Identity, SetupFiles
+from vinets.runs.trial import Trial
+from vinets.training import train_classifier
+
+WHOLE = digits()
+DATA = DataSplit("digits", WHOLE.train.subset(torch.arange(200)), WHOLE.test)
+SOURCE = """
+from torch import nn
+from {neighbour} import WIDTH
+
+class Net(nn.Module):
+    def __init__(self, num_classes=10):
+        super().__init__()
+        self.first = nn.Linear(64, WIDTH)
+        self.middle = nn.{activation}()
+        self.last = nn.Linear(WIDTH, num_classes)
+
+    def forward(self, x):
+        return self.last(self.middle(self.first(x.flatten(1))))
+
+def made(num_classes=10):
+    return nn.Sequential(nn.Flatten(), nn.Linear(64, 8), nn.{activation}(), nn.Linear(8, 10))
+"""
+
+
+def write(folder, activation="ReLU", neighbour="widths_of_net"):
+    """Write a network of the user's own, with a module that it imports; return the file."""
+    (folder / f"{neighbour}.py").write_text("WIDTH = 8\n")
+    (folder / "net.py").write_text(SOURCE.format(activation=activation, neighbour=neighbour))
+    return folder / "net.py"
+
+
+@pytest.fixture
+def file(tmp_path):
+    return write(tmp_path)
+
+
+def train(file, out):
+    recipe = TrainingOptions(epochs=2, batch_size=64)
+    return train_into(out, f"{file}:Net", DATA, recipe=recipe, device="cpu", progress=None).test
+
+
+def test_training_is_not_repeated_with_other_code_of_the_same_shapes(file, tmp_path):
+    out = tmp_path / "out"
+    assert train(file, out)["accuracy"] == train(file, out)["accuracy"]
+    write(tmp_path, "Sigmoid")
+    with pytest.raises(ValueError, match=r"holds results of .*:Net with other code\. Choose"):
+        train(file, out)
+    write(tmp_path)
+    train(file, out)  # the code that it was
+
+
+@pytest.mark.filterwarnings("ignore::vinets.measure.doubt.AccuracyWarning")
+def test_a_head_is_not_compared_in_the_folder_of_other_code(file, tmp_path):
+    trial = Trial.of("ridge", cut="middle", per_class=8, repeats=1, seconds=0)
+    out, weights = tmp_path / "out", create_model(f"{file}:Net").state_dict()
+
+    def build():
+        model = create_model(f"{file}:Net")
+        model.load_state_dict(weights)
+        compare_heads(model, DATA, trial, out, device="cpu", progress=None)
+
+    build()
+    build()
+    write(tmp_path, "Sigmoid")
+    with pytest.raises(ValueError, match="holds results of uncut with other code"):
+        build()
+
+
+@pytest.mark.parametrize("maker", ["Net", "made"])
+def test_a_checkpoint_belongs_to_the_code(file, tmp_path, maker):
+    def train():
+        torch.manual_seed(0)
+        options = {"directory": tmp_path / "checkpoints", "epochs": 1, "progress": None}
+        train_classifier(create_model(f"{file}:{maker}"), DATA.train, **options)
+
+    train()
+    write(tmp_path, "Sigmoid")
+    with pytest.raises(ValueError, match="belongs to another training: code differ"):
+        train()
+
+
+def test_the_code_is_that_of_the_file_and_of_what_it_imports(file, tmp_path):
+    code = code_of(create_model(f"{file}:Net"))
+    assert code and code == code_of(create_model(f"{file}:made"))
+    assert code_of(copy.deepcopy(create_model(f"{file}:Net")).middle) == code
+    assert code_of(digits_cnn()) == code_of(nn.Linear(2, 2)) == ""
+    codes = set()
+    for name, width in (("one", 8), ("two", 9), ("three", 8)):
+        folder = tmp_path / name / "own"
+        folder.mkdir(parents=True)
+        neighbour = f"widths_{width}"
+        write(folder, neighbour="package_of_net")
+        (folder / "package_of_net.py").unlink()
+        package = folder / "package_of_net"
+        package.mkdir()
+        (package / "__init__.py").write_text(f"from .{neighbour} import WIDTH\n")
+        (package / f"{neighbour}.py").write_text(f"WIDTH = {width}\n")
+        (folder / "not_imported.py").write_text(f"NAME = {name!r}\n")
+        codes.add(code_of(create_model(f"{folder / 'net.py'}:made")))
+    assert len(codes) == 2  # where the file lies, and what lies next to it, do not count
+
+
+def test_a_neighbour_that_changes_is_imported_again(tmp_path):
+    file = write(tmp_path, neighbour="changing_widths")
+    codes = {code_of(create_model(f"{file}:Net")) for _ in range(2)}
+    (tmp_path / "changing_widths.py").write_text("WIDTH = 16\n")
+    wide = create_model(f"{file}:Net")
+    assert wide.last.in_features == 16 and len(codes | {code_of(wide)}) == 2
+
+
+def test_identities_differ_by_what_both_wrote_down():
+    identity = Identity.of(digits_cnn(), DATA)
+    assert identity.code == "" and identity.differences(identity) == []
+    known, other = Identity("w", "d", code="a"), Identity("w", "d", code="b")
+    assert known.differences(other) == ["code"]
+    assert Identity("w", "d").differences(other) == []  # an earlier release kept no digest
+    assert known.differences(Identity("w", "d")) == ["code"]
+
+
+def test_a_network_takes_as_many_channels_as_the_images_have(tmp_path):
+    for part in ("train", "t10k"):
+        for what, shape in (("images-idx3", (4, 8, 8)), ("labels-idx1", (4,))):
+            values = torch.arange(4, dtype=torch.uint8) + 4 * (part == "t10k")
+            values = values[:, None, None].expand(4, 8, 8) if len(shape) == 3 else values % 2
+            head = struct.pack(f">4B{len(shape)}I", 0, 0, 8, len(shape), *shape)
+            path = tmp_path / f"{part}-{what}-ubyte"
+            path.write_bytes(head + values.contiguous().numpy().tobytes())
+    weights = tmp_path / "w.safetensors"
+    save_weights(create_model("resnet18", 2, inputs=1), weights)
+    setup = SetupFiles("resnet18", str(weights), f"idx:{tmp_path}").open(
+        "grey", torch.device("cpu")
+    )
+    assert setup.model.conv1.in_channels == 1
+    assert len(setup.test) == 4 and 0 <= setup.accuracy <= 1
