@@ -125,7 +125,7 @@ def crew(folder: Path) -> subprocess.Popen:
     save_weights(digits_cnn(), folder / "w.safetensors")
     process = program(*search(folder), stdout=None, start_new_session=True)
     end = time.monotonic() + 60
-    while not list((folder / "out" / ".workers").glob("*/*.safetensors")):
+    while not list((folder / "out" / ".workers").rglob("*.safetensors")):
         assert time.monotonic() < end and process.poll() is None
         time.sleep(0.1)
     return process

@@ -17,9 +17,8 @@ if TYPE_CHECKING:
     from vinets.latent.cut import CutPoint, cut_points, truncate
     from vinets.measure.accuracy import evaluate
     from vinets.measure.compare import bench, compare
-    from vinets.networks.build import baselines, build
+    from vinets.networks.build import attach_distances, baselines, build
     from vinets.networks.network import CutNetwork, VINet
-    from vinets.runs.distances import attach_distances
     from vinets.scores.classifier import ChristoffelClassifier
     from vinets.search.compress import compress
     from vinets.theory.complexity import spectral_complexity

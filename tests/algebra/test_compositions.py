@@ -11,7 +11,7 @@ import torch
 
 from vinets.algebra import compositions
 from vinets.algebra.compositions import LEVEL_FIELDS, CompositionLevel, CompositionSet
-from vinets.algebra.storage import write_tensors
+from vinets.core.tensors import write_tensors
 
 
 def random_level(random, left, right, kept, keep, vanish):

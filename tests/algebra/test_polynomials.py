@@ -162,7 +162,7 @@ def test_one_variable_is_enough(tmp_path):
 
 
 def test_files_of_another_kind_are_refused(tmp_path):
-    from vinets.algebra.storage import write_tensors
+    from vinets.core.tensors import write_tensors
 
     (tmp_path / "a").write_bytes(b"not a tensor file")
     with pytest.raises(ValueError, match="not a readable safetensors file"):
@@ -182,7 +182,7 @@ def test_files_of_another_kind_are_refused(tmp_path):
 
 @pytest.mark.parametrize("dtype", [torch.bool, torch.uint8, torch.int64])
 def test_coefficients_that_are_no_floats_are_refused(tmp_path, dtype):
-    from vinets.algebra.storage import write_tensors
+    from vinets.core.tensors import write_tensors
 
     whole = {"tail": torch.zeros(1, 1, dtype=dtype), "lead": torch.zeros(1, dtype=dtype)}
     none = torch.zeros(0, 0).long()
@@ -194,7 +194,7 @@ def test_coefficients_that_are_no_floats_are_refused(tmp_path, dtype):
 
 
 def test_a_number_of_variables_takes_no_memory(tmp_path):
-    from vinets.algebra.storage import write_tensors
+    from vinets.core.tensors import write_tensors
 
     tensors = {"tail": torch.zeros(0, 1), "lead": torch.zeros(0)}
     tensors |= {"terms.0": torch.zeros(1, 0).long(), "leading.0": torch.zeros(0, 0).long()}

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file
 
 from vinets.cli.app import parse
-from vinets.cli.run_file import given_options, write_run
+from vinets.cli.parameters import given_options, write_run
 
 PLAIN = st.one_of(
     st.booleans(),

@@ -22,7 +22,7 @@ from torch.optim import SGD
 
 from fuzz import mutations as m
 from vinets.algebra.polynomials import PolynomialSet
-from vinets.cli.run_file import apply_run_file, write_run
+from vinets.cli.parameters import apply_run_file, write_run
 from vinets.core.files import read_json, write_json
 from vinets.core.plain import as_plain, from_plain
 from vinets.data import cifar, digits, idx_folder, npy_pair
@@ -238,7 +238,10 @@ def _runs(top: Path) -> Iterator[Reader]:
         {"search.json": m.json_file},
         lambda f: from_plain(CostTable, read_json(f / "search.json"), str(f / "search.json")),
     )
-    options = [SimpleNamespace(name=n, opts=[f"--{n}"]) for n in ("data", "budget", "epochs")]
+    options = [
+        SimpleNamespace(name=f"--{name}", children=(), tokens=["given"])
+        for name in ("data", "budget", "epochs")
+    ]
     values = {"data": "digits", "budget": ["drop=1"], "epochs": 2}
     write_run(_filled(top / "run"), "compress", values, "1")
     yield Reader(

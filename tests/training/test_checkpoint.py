@@ -9,9 +9,9 @@ from dataclasses import replace
 import pytest
 import torch
 
-from vinets.algebra.storage import read_tensors, write_tensors
 from vinets.core.plain import as_plain, from_plain
 from vinets.core.settings import BACKBONE
+from vinets.core.tensors import read_tensors, write_tensors
 from vinets.data import ImageSource
 from vinets.models import digits_cnn
 from vinets.training import cache_latents, checkpoint, fine_tune, train_classifier

@@ -21,9 +21,9 @@ from torch import Tensor
 
 from vinets.algebra.polynomial import Polynomial, Polynomials
 from vinets.algebra.polynomials import DEFAULT_MEMORY, PolynomialSet, for_arrays, names_of
-from vinets.algebra.storage import read_tensors, write_tensors
 from vinets.algebra.terms import MOST_VARIABLES, Index, TermSet, locate_rows
 from vinets.core.checks import counted, rows_within
+from vinets.core.tensors import read_tensors, write_tensors
 
 EXPAND_LIMIT = 50_000  # monomials; a polynomial has a dense row of coefficients over them
 LEVEL_FIELDS = ("left", "right", "projection", "keep", "vanish")

@@ -31,9 +31,9 @@ from vinets.algebra.polynomial import (
     table_over,
     termset,
 )
-from vinets.algebra.storage import read_tensors, write_tensors
 from vinets.algebra.terms import Index, TermSet
 from vinets.core.checks import counted, point_shape, rows_within
+from vinets.core.tensors import read_tensors, write_tensors
 
 DEFAULT_MEMORY = 1 << 30  # bytes
 MAX_NUMPY_VALUES = 1 << 18  # values of terms and polynomials; torch evaluates more than these

@@ -18,7 +18,7 @@ from cyclopts import App, Group, Parameter
 from cyclopts.exceptions import UnknownOptionError
 
 from vinets.cli.errors import as_written, sentence
-from vinets.cli.run_file import apply_run_file, given_options, write_run
+from vinets.cli.parameters import apply_run_file, given_options, write_run
 from vinets.core.checks import STOPPED_CODE, STOPPED_SENTENCE, DoubtWarning
 
 REFUSED = 2

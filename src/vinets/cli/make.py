@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from vinets import pretrained
-from vinets.cli.parameters import parameter, spread, takes
-from vinets.cli.run_file import read_run
+from vinets.cli.parameters import parameter, read_run, spread, takes
 from vinets.cli.shared import (
     CUT,
     CUT_HELP,

@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
-from vinets.cli.parameters import parameter, takes
-from vinets.cli.run_file import RUN_FILE, read_run
+from vinets.cli.parameters import RUN_FILE, parameter, read_run, takes
 from vinets.cli.shared import (
     CUT,
     CUT_HELP,

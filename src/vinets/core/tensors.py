@@ -171,3 +171,38 @@ def _feed(hashed: Any, tensor: Tensor) -> None:
     flat = tensor.detach().reshape(-1)  # a view of what is contiguous
     for part in flat.split(max(1, COPY_BYTES // flat.element_size())):
         hashed.update(part.contiguous().cpu().view(torch.uint8).numpy().data)
+
+
+# --- tensors with a description ---------------------------------------------------------------
+
+DESCRIPTION_VERSION = 1
+
+
+def write_tensors(
+    path: str | Path, kind: str, tensors: dict[str, Tensor], facts: dict[str, Any]
+) -> None:
+    """Write ``tensors`` and JSON-able ``facts`` to ``path``, marked as ``kind``."""
+    marks = {"format": f"vinets.{kind}", "version": str(DESCRIPTION_VERSION)}
+    write_file(path, tensors, marks | {"facts": as_note(facts)})
+
+
+def read_tensors(
+    path: str | Path, kind: str, *, inside: str | Path | None = None
+) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Read back what :func:`write_tensors` wrote; anything else is refused in one sentence.
+
+    Where the file has to lie ``inside`` a folder, a link that leads out of it is refused.
+    """
+    tensors, notes = read_file(path, inside=inside)
+    if notes.get("format") != f"vinets.{kind}":
+        found = reason_of(notes.get("format", "no format mark"))
+        raise ValueError(f"{path} must hold vinets.{kind}. Got {found!r} instead.")
+    if notes.get("version") != str(DESCRIPTION_VERSION):
+        found = reason_of(repr(notes.get("version")))
+        raise ValueError(
+            f"{path} has version {found}; this release reads version {DESCRIPTION_VERSION}."
+        )
+    facts = facts_of(notes, "facts")
+    if facts is None:
+        raise ValueError(f"{path} has no readable description of its contents.")
+    return tensors, facts

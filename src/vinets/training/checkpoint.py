@@ -14,8 +14,8 @@ import torch
 from torch import Tensor, nn
 from torch.optim import SGD
 
-from vinets.algebra.storage import read_tensors, write_tensors
 from vinets.core.settings import TrainingOptions
+from vinets.core.tensors import read_tensors, write_tensors
 
 NAME = "checkpoint.safetensors"
 QUICK = 0.2  # seconds of writing, up to which a checkpoint follows every epoch

@@ -8,7 +8,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from vinets.algebra.storage import read_tensors, write_tensors
+from vinets.core.tensors import read_tensors, write_tensors
 
 
 @pytest.mark.parametrize(
