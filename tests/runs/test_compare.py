@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from vinets.heads.facts import BuildFacts, Vanishing
+from vinets.heads.facts import BuildFacts, VanishingFacts
 from vinets.report.formats import cell
 from vinets.runs.compare import (
     Comparison,
@@ -72,7 +72,7 @@ def test_what_one_would_not_want_is_said():
 
 
 def test_how_polynomials_vanish_is_said():
-    vanishing = Vanishing(50, 0.98, 0.2, 0.03, 0.1)
+    vanishing = VanishingFacts(50, 0.98, 0.2, 0.03, 0.1)
     network = NetworkResult("VI-Net", {"all": 9}, (0.9,))
     (text,) = remarks(Comparison("early", (3, 4), UNCUT, (network,), vanishing=vanishing))
     assert text.startswith("On the test examples, 98% of the polynomials are smallest on their own")

@@ -185,7 +185,7 @@ class OrthogonalFactor(GrowingFactor):
             needed = self.psi * (1 + c.square().sum(-1) + self.psi * d.square().sum(-1))
             block.gap = residual - needed
             # Both sides are lowered alike: the gap stays the square of the next diagonal entry
-            # of K, and a residual that is noise is refused all the same.
+            # that K has, and a residual that is noise is refused all the same.
             block.threshold = (noise - needed).clamp(min=0)
         else:
             block.gap = residual

@@ -35,7 +35,9 @@ from vinets.networks.formats import (
 from vinets.networks.network import CutNetwork
 from vinets.networks.seen import refuse_seen
 
-TOLERANCE = 1e-4  # of the largest logit; float32 in another order of summation stays far below
+TOLERANCE = (
+    1e-4  # share of the largest logit; float32 in another order of summation stays far below
+)
 LOGGERS = ("torch.export", "torch.onnx", "onnxscript", "onnx_ir", "root")  # the last: onnxruntime's
 TESTED_AT_ONCE = 256
 CALIBRATED_AT_ONCE = 32
@@ -47,15 +49,15 @@ class ExportReport:
 
     path: Path
     format: str  # a key of EXPORT_FORMATS
-    precision: str  # of its numbers: float32, float16, int8
+    precision: str  # the form of its numbers: float32, float16, int8
     size: int  # in bytes
-    largest_difference: float  # of the logits, relative to the largest logit
+    largest_difference: float  # between logits, relative to the largest one
     batch_sizes: tuple[int, ...]  # that were compared
     opset: int | None  # version of the operators, where the format has versions
     calibrated_on: int = 0  # training examples that ranges were taken from
     tested_on: int = 0  # test examples; 0 where there was no data, and no accuracies
-    accuracy: float | None = None  # of the file on these, in [0, 1]
-    network_accuracy: float | None = None  # of the network on the same
+    accuracy: float | None = None  # what the file reaches on these, in [0, 1]
+    network_accuracy: float | None = None  # what the network reaches on the same
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""

@@ -16,7 +16,7 @@ from vinets.heads.polynomial_layer import PolynomialLayer
 
 
 @dataclass(frozen=True)
-class Vanishing:
+class VanishingFacts:
     """The values of polynomials on points of all classes, small on the class of their ideal.
 
     Attributes
@@ -84,7 +84,7 @@ def measure_vanishing(
     layer: PolynomialLayer | BlockPolynomialLayer,
     parts: Iterable[tuple[Tensor, Tensor]],
     psi: float | None = None,
-) -> Vanishing:
+) -> VanishingFacts:
     """Measure how the polynomials of a layer vanish on points; see :func:`class_means`.
 
     Classes without a point do not count.
@@ -106,7 +106,7 @@ def measure_vanishing(
         monic = squares[owners, columns] / leading[columns].square()
         mean_square = float(monic.median())
         satisfied = None if psi is None else float((monic <= psi).double().mean())
-    return Vanishing(
+    return VanishingFacts(
         points=int(seen.sum()),
         smallest_own=float((own <= present).double().mean()),
         own_over_other=float((own / other.clamp_min(1e-30)).median()),
@@ -192,7 +192,7 @@ class BuildFacts:
         Wall-clock time of every step.
     capped : bool
         Whether generators were left out because there was no room for more.
-    vanishing : Vanishing or None
+    vanishing : VanishingFacts or None
         How the generators that were kept vanish on the examples that they were found on; None of
         heads without generators.
     closed : ClosedForms or None
@@ -219,7 +219,7 @@ class BuildFacts:
     coefficients_kept: int = 0
     degrees: dict[int, int] = field(default_factory=dict)
     capped: bool = False
-    vanishing: Vanishing | None = None
+    vanishing: VanishingFacts | None = None
     closed: ClosedForms | None = None
     pictures: Pictures | None = field(
         default=None, repr=False, compare=False, metadata={"plain": False}

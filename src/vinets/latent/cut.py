@@ -169,17 +169,17 @@ class StoppedNetwork(nn.Module):
 
     def forward(self, *inputs: Any, **options: Any) -> Any:
         def stop(module: nn.Module, args: Any, output: Any) -> None:
-            raise _Reached(output)
+            raise _CutReached(output)
 
         try:
             with self.model.get_submodule(self.name).register_forward_hook(stop):
                 self.model(*inputs, **options)
-        except _Reached as reached:
+        except _CutReached as reached:
             return reached.args[0]
         raise RuntimeError(f"the forward pass never called {self.name!r}")
 
 
-class _Reached(Exception):
+class _CutReached(Exception):
     """Ends a forward pass, and carries the output of the module at the cut."""
 
 

@@ -49,7 +49,7 @@ class ExportFormat(ABC):
 
     name: ClassVar[str]
     title: ClassVar[str]  # in a sentence
-    suffix: ClassVar[str]  # of its files, with the dot
+    suffix: ClassVar[str]  # the end of the names of its files, with the dot
     packages: ClassVar[tuple[str, ...]] = ()  # that have to be installed,
     extra: ClassVar[str] = ""  # and the extra of this package that installs them
     takes_opset: ClassVar[bool] = False  # whether its operators have versions to choose from

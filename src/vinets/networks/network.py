@@ -41,7 +41,7 @@ class CutNetwork(nn.Module):
         self.reader = reader
         self.head = head
         self.record = record
-        self.distances: ClassDistances | None = None  # of vinets.attach_distances
+        self.distances: ClassDistances | None = None  # what vinets.attach_distances fits
         self._moving: tuple[str, ...] = ()  # modules of the backbone that train() may switch
 
     def train(self, mode: bool = True) -> Self:

@@ -17,7 +17,7 @@ from vinets.core.plain import as_plain
 from vinets.core.progress import Progress
 from vinets.data.source import DataSplit
 from vinets.heads import HEADS, BuildFacts
-from vinets.heads.facts import Vanishing
+from vinets.heads.facts import VanishingFacts
 from vinets.latent.cut import resolve_cut
 from vinets.measure import machine
 from vinets.measure.level import over_images
@@ -83,7 +83,7 @@ class Comparison:
     uncut: NetworkResult  # all of it, untouched
     networks: tuple[NetworkResult, ...]  # polynomials first, then the baselines; or another head
     build: BuildFacts | None = None  # how the head of the first seed was built
-    vanishing: Vanishing | None = None  # how a trained VI-Net vanishes on the test examples
+    vanishing: VanishingFacts | None = None  # how a trained VI-Net vanishes on the test examples
 
 
 @dataclass(frozen=True)

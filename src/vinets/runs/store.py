@@ -84,7 +84,7 @@ class Store:
 
     def write(self, record: TrialRecord) -> None:
         """Keep the result of a trial; several processes may write at once."""
-        # Of the trial its changes are kept, because its name is made of these.
+        # The changes of the trial are kept, because its name is made of these.
         values = {"name": record.trial.name, **as_plain(record), "trial": record.trial.changes}
         line = json.dumps(values, ensure_ascii=False, allow_nan=False)
         append_line(self.path, line)

@@ -16,7 +16,7 @@ from vinets.core.device import call, evaluating
 from vinets.core.plain import as_plain
 from vinets.core.progress import Notes
 from vinets.heads import HEADS, Head, LastLayer, PolynomialHead, VanishingOptions
-from vinets.heads.facts import Vanishing, class_means, measure_vanishing
+from vinets.heads.facts import VanishingFacts, class_means, measure_vanishing
 from vinets.heads.pieces import TrainedTail
 from vinets.heads.vanishing import find_components, find_generators
 from vinets.ideals.pruning import as_polynomials, prune
@@ -261,7 +261,7 @@ def _wrong(module: nn.Module, inputs: Tensor, labels: Tensor) -> tuple[int, ...]
     return tuple((answers != labels.to(answers.device)).nonzero()[:, 0].tolist())
 
 
-def _vanishing(cut: Cut, trial: Trial, network: CutNetwork) -> Vanishing | None:
+def _vanishing(cut: Cut, trial: Trial, network: CutNetwork) -> VanishingFacts | None:
     """Measure how the polynomials of a VI-Net vanish on test images; None for other networks."""
     head = network.head
     if not (isinstance(head, PolynomialHead) and head.from_ideals):

@@ -19,7 +19,7 @@ from vinets.core.options import gather
 from vinets.core.plain import changes, from_plain
 from vinets.core.settings import LatentOptions, SampleOptions, SpeedOptions, TrainingOptions
 from vinets.heads import HEADS, BuildFacts, HeadOptions
-from vinets.heads.facts import Vanishing
+from vinets.heads.facts import VanishingFacts
 from vinets.training.checkpoint import History
 
 T = TypeVar("T")
@@ -211,8 +211,8 @@ class TrainingFacts:
     monomials: int | None = None
     capped: bool | None = None  # whether there was no room for more polynomials
     best_epoch: int | None = None  # the one that was kept
-    vanishing_built: Vanishing | None = None  # a VI-Net on the test images, before training
-    vanishing: Vanishing | None = None  # the same afterwards
+    vanishing_built: VanishingFacts | None = None  # a VI-Net on the test images, before training
+    vanishing: VanishingFacts | None = None  # the same afterwards
     wrong: tuple[int, ...] | None = None  # test examples that it gets wrong
     uncut_wrong: tuple[int, ...] | None = None  # those that the uncut network gets wrong
     tested: int | None = None  # how many test examples there are
