@@ -74,7 +74,7 @@ _HOME = {
     "TrainingOptions": "core.settings",
     "VINet": "networks.network",
     "VanishingIdealClassifier": "estimators",
-    "attach_distances": "runs.distances",
+    "attach_distances": "networks.build",
     "build": "networks.build",
     "cache_latents": "training.feed",
     "bench": "measure.compare",
