@@ -49,7 +49,7 @@ ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "vinets"
 RESULT = Path(__file__).parent / "results" / "mutants.json"
 JUDGED = Path(__file__).parent / "mutants_judged.json"
-PACKAGES = ("algebra", "oracles", "ideals", "nn")
+PACKAGES = ("algebra", "oracles", "ideals", "heads")
 IMPORTED = (  # by the parent, once for all; vinets must not be among them
     *("torch", "numpy", "scipy.linalg", "sklearn.base", "sklearn.utils.validation", "joblib"),
     *("safetensors.torch", "hypothesis", "sympy", "cvxpy", "pytest"),

@@ -15,7 +15,7 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1] / "src" / "vinets"
 CEILINGS = {
-    "lines": 40_613,
+    "lines": 40_620,
     "files": 201,
     "private functions that are called once": 161,
     "dataclasses": 205,
