@@ -446,7 +446,12 @@ PAPER: dict[str, tuple[str, str]] = {
 DEMO: dict[str, tuple[str, str]] = {
     "demo_choices": ("table-choices", "choices"),
     "demo_kept": ("fig-kept", "kept"),
-    "kept_cifar10": ("fig-kept", "kept"),  # on CIFAR-10, in a folder of its own
+}
+# Experiments in folders of their own: the folder, the experiment, which of its tables.
+OTHERS: dict[str, tuple[str, str, str]] = {
+    "kept_cifar10": ("kept", "fig-kept", "kept"),
+    "oracles_cuts": ("oracles", "table-oracles", "oracles-cuts"),
+    "oracles_claims": ("oracles", "table-oracles", "oracles-claims"),
 }
 SHORT = {"demo_short"}  # heads behind one cut of the digits network
 SHORT_CUT = "pool"
@@ -588,10 +593,10 @@ def render_paper(name: str) -> str:
 
 
 def render_demo(name: str) -> str:
-    """A table of an experiment on digits."""
-    folder = "kept" if name == "kept_cifar10" else "demo"
-    result = demo_result(DEMO[name][0], folder)
-    table = next(each for each in result.tables if each.id == DEMO[name][1])
+    """A table of an experiment on digits, or of another folder."""
+    folder, experiment, wanted = OTHERS[name] if name in OTHERS else ("demo", *DEMO[name])
+    result = demo_result(experiment, folder)
+    table = next(each for each in result.tables if each.id == wanted)
     return _with_source(table, [" ".join(result.command)], result.machine)
 
 
@@ -694,7 +699,7 @@ def fill(text: str) -> str:
         kinds = (
             (BUILDS, render_builds),
             (PAPER, render_paper),
-            (DEMO, render_demo),
+            (DEMO | OTHERS, render_demo),
             (SHORT, render_short),
             (TUNING, render_tuning),
             (RIVALS, render_rivals),

@@ -197,12 +197,12 @@ def early(seeds: int = 3) -> list[Trial]:
     return made
 
 
-def vinet(vanish: Sequence[float] = (0.1, 1.0), seeds: int = 3) -> list[Trial]:
+def vinet(vanish: Sequence[float] = (1.0, 0.1), seeds: int = 3) -> list[Trial]:
     """The paper's head, tuned together with the backbone by the recipe of :func:`early`.
 
     Its polynomials are generators of class ideals in 32 components of the flat map, and a loss,
-    of the weights ``vanish``, keeps them small on their class. The first weight is the default of
-    ``vinets build``; the other is the one that was tried first.
+    of the weights ``vanish``, keeps them small on their class. The second weight is the default of
+    ``vinets build``.
     """
     network, cut = EARLIEST[0]
     sizes = {"components": 32, "max_degree": 2, "keep": 32, "monomials": None}
