@@ -13,7 +13,7 @@ import torch
 import vinets
 from vinets.cli import app
 from vinets.cli.app import COMMANDS, parse
-from vinets.cli.errors import sentence
+from vinets.cli.app import sentence
 from vinets.paper.plan import EXPERIMENTS
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -9,7 +9,7 @@ import pytest
 from cyclopts import App
 
 from vinets.cli import parameters
-from vinets.cli.errors import sentence
+from vinets.cli.app import sentence
 from vinets.cli.parameters import NAMES, parameter, takes
 from vinets.core.options import (
     Options,
