@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from vinets.cli.shared import DataOptions, TrainingDataOptions
+from vinets.cli.shared import ReadingOptions, TrainingReadingOptions
 
 SMALL = ["--data", "digits", "--epochs", 1, "--cuts", 1, "--device", "cpu", "--quiet"]
 
@@ -52,8 +52,6 @@ def test_a_plan_is_printed_and_nothing_is_written(call, base, tmp_path):
 
 
 def test_words_of_a_command_are_those_that_were_given():
-    given = TrainingDataOptions("folder", weights="w.safetensors", size=8, mean=(0.5,), flip=False)
-    assert " ".join(given.words(DataOptions)) == (
-        "--data folder --weights w.safetensors --size 8 --mean 0.5"
-    )
-    assert given.words() == (*given.words(DataOptions), "--no-flip")
+    given = TrainingReadingOptions(weights="w.safetensors", size=8, mean=(0.5,), flip=False)
+    words = ("--weights", "w.safetensors", "--size", "8", "--mean", "0.5")
+    assert (given.words(ReadingOptions), given.words()) == (words, (*words, "--no-flip"))

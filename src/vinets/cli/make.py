@@ -40,20 +40,6 @@ if TYPE_CHECKING:
 
 # --- train ------------------------------------------------------------------------------------
 
-# There is no teacher, no head and no cut; the seed is that of the command.
-NOT_OF_UNCUT = (
-    *("seed", "distill", "temperature", "standardize", "vanish"),
-    *("trained", "backbone_rate", "backbone_decay", "norms", "memory_format", "compiled"),
-    *("views", "dtype", "projected"),
-)
-
-
-def _in_recipes(name: str, usual: str | bool) -> str | bool:
-    """Return the default of a field in words, and what recipes of small networks have instead."""
-    others = {network: getattr(recipe, name) for network, recipe in SMALL.items()}
-    differ = [f"; {v} for {net}" for net, v in others.items() if v != getattr(BACKBONE, name)]
-    return f"{usual}{''.join(differ)}" if usual else usual
-
 
 @takes("weights")
 def train(
@@ -126,7 +112,13 @@ def train(
         )
 
 
-train.__annotations__["settings"] = spread(BACKBONE, NOT_OF_UNCUT, _in_recipes, switched=True)
+# There is no teacher, no head and no cut; the seed is that of the command.
+NOT_OF_UNCUT = (
+    *("seed", "distill", "temperature", "standardize", "vanish"),
+    *("trained", "backbone_rate", "backbone_decay", "norms", "memory_format", "compiled"),
+    *("views", "dtype", "projected"),
+)
+train.__annotations__["settings"] = spread(BACKBONE, NOT_OF_UNCUT, SMALL, switched=True)
 
 
 def _note_next(
@@ -251,12 +243,11 @@ def _trial(
     chosen = replace(trial.options, **options)  # type: ignore[type-var]
     read = LatentOptions(**(HEADS[head].latent_defaults(chosen) | dict(latents)))
     training = replace(trial.recipe, **recipe)
-    for flag, cached in (("--views", training.views), ("--project-once", training.projected)):
-        if cached and training.layers != 0:
-            raise ValueError(
-                f"{flag} is for a backbone that stays as it is. Leave it out, or pass --train "
-                "coefficients."
-            )
+    if training.layers != 0 and (training.views or training.projected):
+        raise ValueError(
+            "--views and --project-once are for a backbone that stays as it is. Leave them out, or "
+            "pass --train coefficients."
+        )
     return replace(trial, options=chosen, recipe=training, latents=read)
 
 

@@ -11,6 +11,7 @@ from functools import partial, wraps
 from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any, TypedDict, get_type_hints
 
 import tomli_w
@@ -93,9 +94,9 @@ def takes(*without: str) -> Callable[[Callable[..., None]], Callable[..., None]]
             default, hint = one.default, hints[name]
             if isinstance(default, Field):
                 usual = (d for kind, d in DOMAINS.items() if hint in (kind, kind | None))
-                domain = default.metadata["domain"] or next(usual)
-                hints[name] = _described(default, default.default, domain)
-                default = one.empty if default.default is MISSING else default.default
+                domain, value = default.metadata["domain"] or next(usual), default.default
+                hints[name] = _described(default, domain, _in_words(default, value, domain))
+                default = one.empty if value is MISSING else value
             elif isinstance(hint, type) and issubclass(hint, Options):
                 starts[name] = hint() if default is one.empty else default
                 hints[name], default = spread(starts[name], without), {}
@@ -122,33 +123,42 @@ def takes(*without: str) -> Callable[[Callable[..., None]], Callable[..., None]]
 def spread(
     start: Options,
     without: Sequence[str] = (),
-    words: Callable[[str, str | bool], str | bool] | None = None,
+    others: Mapping[str, Options] = MappingProxyType({}),
     switched: bool = False,
 ) -> Any:
     """Return the annotation of a parameter that is a dict of what is given of the fields of start.
 
-    ``words`` may change how the help shows a default, by the name of its field. Switches that are
-    off have an option that turns them off, too, if they are ``switched`` by more than the line.
+    Where ``others`` have another default, the help says so, by their names. Switches that are off
+    have an option that turns them off, too, if they are ``switched`` by more than the line.
     """
     members = {}
     for one in fields(start):  # type: ignore[arg-type]
         if "domain" in one.metadata and one.name not in without:
             value, domain = getattr(start, one.name), one.metadata["domain"]
-            panel = start.panel or type(start).__name__
-            members[one.name] = _described(one, value, domain, panel, words, switched)
+            panel, shown = start.panel or type(start).__name__, _in_words(one, value, domain)
+            for name, other in others.items():
+                if getattr(other, one.name) != value:
+                    shown = f"{shown}; {getattr(other, one.name)} for {name}"
+            members[one.name] = _described(
+                one, domain, shown, panel, switched or value is not False
+            )
     kind = TypedDict(type(start).__name__, members, total=False)  # type: ignore[misc, operator]
     return Annotated[kind, Parameter(name="*")]
 
 
+def _in_words(one: Field[Any], value: Any, domain: Domain) -> str | bool:
+    """Return the default of an option as its help shows it; False where it says nothing."""
+    if value == one.default and "shown" in one.metadata:
+        return one.metadata["shown"] or False
+    if value is None or isinstance(value, bool):
+        return "yes" if value else "all" if value is None and "all" in domain.metavar else False
+    return str(value) or False
+
+
 def _described(
-    one: Field[Any],
-    value: Any,
-    domain: Domain,
-    panel: str = "",
-    words: Callable[[str, str | bool], str | bool] | None = None,
-    switched: bool = False,
+    one: Field[Any], domain: Domain, shown: str | bool, panel: str = "", negative: bool = False
 ) -> Any:
-    """Return the annotation of an option whose default is ``value``."""
+    """Return the annotation of an option; ``negative`` is whether another one turns it off."""
     facts, help = one.metadata, one.metadata["help"]
     if domain.choices:
         *most, last = domain.choices
@@ -158,12 +168,6 @@ def _described(
             plugins = bool(entry_points(group="vinets.plugins"))
             names = ", ".join(names_in(import_module(module))) if plugins else usual
             help = help.replace(marker, names)
-    if value == one.default and "shown" in facts:
-        shown = facts["shown"] or False
-    elif value is None or isinstance(value, bool):  # None is all, where that is a word for it
-        shown = "yes" if value else "all" if value is None and "all" in domain.metavar else False
-    else:
-        shown = str(value) or False
     described = Parameter(
         name=facts.get("flag", ()),
         alias=facts.get("short", ()),
@@ -171,8 +175,8 @@ def _described(
         help=help,
         converter=partial(_read, domain) if domain.typed in (str, int, float, Path) else None,
         metavar=domain.metavar or None,
-        show_default=shown if words is None else words(one.name, shown),
-        negative=None if switched or facts.get("negative", value is not False) else (),
+        show_default=shown,
+        negative=None if facts.get("negative", negative) else (),
         completer=facts.get("completer"),
     )
     return Annotated[domain.typed, described]
@@ -247,9 +251,8 @@ def given_options(arguments: Iterable[Any]) -> dict[str, Any]:
         if one.tokens and name not in CALL_ONLY:
             texts = [token.value for token in one.tokens]
             plain = isinstance(one.value, bool | int | float) and one.hint in (bool, int, float)
-            given[name] = (
-                one.value if plain else texts if isinstance(one.value, list) else texts[-1]
-            )
+            several = isinstance(one.value, list)
+            given[name] = one.value if plain else texts if several else texts[-1]
     return given
 
 

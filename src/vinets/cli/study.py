@@ -203,7 +203,6 @@ def explain(
     from vinets.data.formats import UnknownData
     from vinets.explanations.explain import explain as find_reasons
     from vinets.explanations.page import explain_page
-    from vinets.explanations.positions import preprocessing_of
     from vinets.networks import CutNetwork
     from vinets.report import html, print_page
     from vinets.runs.open import open_with_data
@@ -224,11 +223,10 @@ def explain(
     network = opened.network
     if not isinstance(network, CutNetwork):
         raise ValueError(f"{net} is not cut. Pass a folder of vinets build or vinets compress.")
-    pixels = preprocessing_of(network).read(image)
     with common.progress() as progress:
         explanation = find_reasons(
             network.to(device),
-            pixels,
+            image,
             split,
             against=against,
             top=top,

@@ -10,8 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from vinets.data import ImageSource, Preprocessing, Source
-from vinets.heads.pieces import integrated_gradients
+from vinets.data import Preprocessing, Source
 from vinets.latent.reader import LatentReader
 from vinets.networks.network import CutNetwork
 
@@ -42,21 +41,11 @@ def grid_of(reader: LatentReader, output: Any, positions: int) -> tuple[int, int
     return (side, side) if positions - side * side <= 2 else (1, positions)
 
 
-def pixels_of(net: CutNetwork, inputs: Any, answer: int, rival: int) -> Picture:
-    """Integrated gradients of a margin (H, W), where the input is an image."""
-    if not isinstance(inputs, Tensor) or inputs.ndim != 4:
-        return None
-    first, second = (torch.tensor([k], device=inputs.device) for k in (answer, rival))
-    return integrated_gradients(net, inputs, first, second)[0].cpu().double().numpy()
-
-
-def seen_by(net: CutNetwork, inputs: Any, grid: tuple[int, int]) -> tuple[int, int] | None:
+def seen_by(net: CutNetwork, inputs: Tensor, grid: tuple[int, int]) -> tuple[int, int] | None:
     """Height and width of the pixels that the latents in the middle depend on; None without any.
 
     Found by gradients at noise: at the image itself, a ReLU may hide some.
     """
-    if not isinstance(inputs, Tensor) or inputs.ndim != 4:
-        return None
     draw = torch.Generator().manual_seed(0)
     noise = torch.randn(8, *inputs.shape[1:], generator=draw).to(inputs).requires_grad_()
     latents = net.latents(noise)
@@ -77,15 +66,11 @@ def rows_of(values: Tensor, grid: tuple[int, int]) -> tuple[tuple[float, ...], .
     return tuple(tuple(row) for row in rows)
 
 
-def picture_of(net: CutNetwork, source: Source, inputs: Any) -> Picture:
-    """The image as pixels in [0, 1], (H, W, 1 or 3), where it is one."""
-    if not isinstance(inputs, Tensor) or inputs.ndim != 4 or inputs.shape[1] not in (1, 3):
-        return None
-    if net.record.preprocessing is not None:
-        used = preprocessing_of(net)
-    elif isinstance(source, ImageSource):
-        used = source.preprocessing
-    else:
+def picture_of(net: CutNetwork, source: Source, inputs: Tensor) -> Picture:
+    """The image as pixels in [0, 1], (H, W, 1 or 3), where it has so many channels."""
+    known = net.record.preprocessing is not None
+    used = preprocessing_of(net) if known else getattr(source, "preprocessing", None)
+    if used is None or inputs.shape[1] not in (1, 3):
         return None
     mean, std = (inputs.new_tensor(m)[:, None, None] for m in (used.mean, used.std))
     pixels = (inputs[0] * std + mean).clamp(0, 1)
