@@ -12,8 +12,7 @@ import torch
 
 import vinets
 from vinets.cli import app
-from vinets.cli.app import COMMANDS, parse
-from vinets.cli.app import sentence
+from vinets.cli.app import COMMANDS, parse, sentence
 from vinets.paper.plan import EXPERIMENTS
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -15,15 +15,7 @@ from inspect import BoundArguments
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from cyclopts import (
-    App,
-    CycloptsError,
-    Group,
-    MissingArgumentError,
-    Parameter,
-    UnknownOptionError,
-    UnusedCliTokensError,
-)
+import cyclopts
 
 from vinets.cli.parameters import apply_run_file, given_options, write_run
 from vinets.core.checks import STOPPED_CODE, STOPPED_SENTENCE, DoubtWarning
@@ -66,9 +58,9 @@ class Call(NamedTuple):
     arguments: Sequence[Any] = ()  # what cyclopts knows of each
 
 
-def program(word: str = "") -> App:
+def program(word: str = "") -> cyclopts.App:
     """Return the parser of the program; modules of other commands than ``word`` come later."""
-    app = App(
+    app = cyclopts.App(
         name="vinets",
         help="""Approximate vanishing ideals for deep learning.
 
@@ -80,13 +72,13 @@ def program(word: str = "") -> App:
 
         Every command has its own help, and most print one JSON object with --json.""",
         version_flags=(),
-        default_parameter=Parameter(allow_repeating=True, negative_iterable=()),
-        group_commands=Group("Options"),
-        group_parameters=Group("Options"),
+        default_parameter=cyclopts.Parameter(allow_repeating=True, negative_iterable=()),
+        group_commands=cyclopts.Group("Options"),
+        group_parameters=cyclopts.Group("Options"),
     )
     known = any(word in names for names in COMMANDS.values())
     for order, (panel, names) in enumerate(COMMANDS.items()):
-        group = Group(panel, sort_key=order)
+        group = cyclopts.Group(panel, sort_key=order)
         for place, (name, module) in enumerate(names.items()):
             target: Any = f"vinets.cli.{module}:{name}"
             if not known:  # all of them are listed, with the first lines of their help
@@ -115,7 +107,7 @@ def parse(words: Sequence[str]) -> Call:
         make.choose_head(words)
         refuse = make.refuse_option
 
-    def read_config(app: App, commands: tuple[str, ...], collection: Any) -> None:
+    def read_config(app: cyclopts.App, commands: tuple[str, ...], collection: Any) -> None:
         arguments.extend(collection)
         for one in collection:
             if "--config" in one.names and one.tokens:
@@ -127,7 +119,7 @@ def parse(words: Sequence[str]) -> Call:
         words = [*words, "--help"]
     try:
         command, bound, _ = app.parse_args(list(words), exit_on_error=False, print_error=False)
-    except UnknownOptionError as error:
+    except cyclopts.UnknownOptionError as error:
         refuse(error.token.keyword or "")
         raise
     return Call(command, bound, arguments)
@@ -208,11 +200,11 @@ def sentence(error: Exception) -> str | None:
     >>> sentence(KeyError("x")) is None
     True
     """
-    argument = error.argument if isinstance(error, CycloptsError) else None
-    if isinstance(error, UnusedCliTokensError):
+    argument = error.argument if isinstance(error, cyclopts.CycloptsError) else None
+    if isinstance(error, cyclopts.UnusedCliTokensError):
         more = ", ".join(map(repr, error.unused_tokens or []))
         return f"No argument is left for {more}. Put the option before it that it is for."
-    if argument is not None and isinstance(error, MissingArgumentError):
+    if argument is not None and isinstance(error, cyclopts.MissingArgumentError):
         if not argument.required or argument.name in (error.root_input_tokens or []):
             return f"{argument.name} must be followed by a value."
         return f"{argument.name} is missing. {argument.parameter.help}"
@@ -223,7 +215,7 @@ def sentence(error: Exception) -> str | None:
         return "The GPU ran out of memory. Lower the batch size, or pass --device cpu."
     if isinstance(error, RuntimeError) and "can't allocate memory" in str(error):
         return "The memory of this computer does not suffice. Lower the batch size."
-    if not isinstance(error, (CycloptsError, *EXPECTED)):
+    if not isinstance(error, (cyclopts.CycloptsError, *EXPECTED)):
         return None
     if isinstance(error, OSError) and error.filename is not None:
         if isinstance(error, PermissionError):

@@ -11,29 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vinets import pretrained
+from vinets.cli import shared
 from vinets.cli.parameters import DATA, OUTPUT, RUNNING, read_run, spread, takes
-from vinets.cli.shared import (
-    CUT,
-    DATA_SET,
-    UNCUT,
-    FolderOptions,
-    ReadingOptions,
-    TrainingReadingOptions,
-    WorkerOptions,
-    open_data,
-    opened_again,
-)
+from vinets.core import settings
 from vinets.core.files import locked
 from vinets.core.options import flag_of
-from vinets.core.settings import (
-    BACKBONE,
-    RECIPES,
-    SMALL,
-    LatentOptions,
-    SearchOptions,
-    SpeedOptions,
-    TrainingOptions,
-)
+from vinets.core.settings import LatentOptions, SearchOptions, SpeedOptions, TrainingOptions
 
 if TYPE_CHECKING:
     from vinets.runs.trial import Trial
@@ -47,17 +30,17 @@ def train(
     model: str | None = DATA.option("{networks}.", None, shown="that of the recipe"),
     recipe: str | None = DATA.option(
         "Network, data and training by one name, with what to expect: "
-        + "; ".join(f"{name} ({pretrained.expectation(name)})" for name in RECIPES)
+        + "; ".join(f"{name} ({pretrained.expectation(name)})" for name in settings.RECIPES)
         + ". Other options override it; data of CIFAR lie in the folder data, unless --data says "
         "where.",
         None,
-        completer=lambda context: RECIPES,
+        completer=lambda context: settings.RECIPES,
     ),
     data: str | None = DATA.option("{data formats}.", None, shown="that of the recipe"),
-    reading: TrainingReadingOptions,
+    reading: shared.TrainingReadingOptions,
     out: Path = OUTPUT.option("Folder for the network."),
-    settings: dict[str, Any],
-    common: FolderOptions,
+    changes: dict[str, Any],
+    common: shared.FolderOptions,
 ) -> None:
     """Train a network from scratch, to be cut later.
 
@@ -86,7 +69,7 @@ def train(
             "Pass --model and --data, or --recipe, which has both, such as --recipe digits-cnn."
         )
     start = recipe_for(model) if known is None else known.recipe
-    chosen = replace(start, **settings, seed=common.seed)
+    chosen = replace(start, **changes, seed=common.seed)
     split = load_data(data, seed=reading.split_seed, size=reading.size)
     split = normalise_by(split, reading.mean, reading.std)
     split = augment_by(split, reading.flip, reading.crop)
@@ -105,7 +88,7 @@ def train(
     }
     table = Table.from_rows("training", f"{model} on {split.name}", list(row), [[*row.values()]])
     if common.show({"out": out} | as_plain(run), table):
-        if recipe is not None and not settings and (words := pretrained.expectation(recipe)):
+        if recipe is not None and not changes and (words := pretrained.expectation(recipe)):
             common.note(f"The recipe is known to reach {words}.")
         _note_next(
             common, "compress", out, model, data, reading, " --budget drop=1 --out out/small"
@@ -114,24 +97,25 @@ def train(
 
 # There is no teacher, no head and no cut; the seed is that of the command.
 NOT_OF_UNCUT = (
-    *("seed", "distill", "temperature", "standardize", "vanish"),
-    *("trained", "backbone_rate", "backbone_decay", "norms", "memory_format", "compiled"),
-    *("views", "dtype", "projected"),
+    *("seed", "distill", "temperature", "standardize", "vanish", "trained", "backbone_rate"),
+    *("backbone_decay", "norms", "memory_format", "compiled", "views", "dtype", "projected"),
 )
-train.__annotations__["settings"] = spread(BACKBONE, NOT_OF_UNCUT, SMALL, switched=True)
+train.__annotations__["changes"] = spread(
+    settings.BACKBONE, NOT_OF_UNCUT, settings.SMALL, switched=True
+)
 
 
 def _note_next(
-    common: FolderOptions,
+    common: shared.FolderOptions,
     command: str,
     out: Path,
     model: str,
     data: str,
-    reading: ReadingOptions,
+    reading: shared.ReadingOptions,
     more: str = "",
 ) -> None:
     """Say where the network is, and which command goes on with it."""
-    words = (opened_again(out, model), "--data", data, *reading.words(ReadingOptions))
+    words = (shared.opened_again(out, model), "--data", data, *reading.words(shared.ReadingOptions))
     common.note(f"Saved in {out}. Next: vinets {command} {shlex.join(words)}{more}")
 
 
@@ -151,12 +135,12 @@ GONE = {
 
 @takes()
 def build(
-    model: str = UNCUT,
+    model: str = shared.UNCUT,
     /,
     *,
-    data: str = DATA_SET,
-    reading: TrainingReadingOptions,
-    cut: str | int = CUT,
+    data: str = shared.DATA_SET,
+    reading: shared.TrainingReadingOptions,
+    cut: str | int = shared.CUT,
     out: Path = OUTPUT.option("Folder for the network and its results."),
     head: str = RUNNING.option("The head behind the cut: {heads}.", DEFAULT_HEAD),
     options: dict[str, Any],
@@ -168,7 +152,7 @@ def build(
         "Train and measure the heads that it is compared with, too.", False, negative=True
     ),
     half: bool = OUTPUT.option("Store the network in half precision, to compute in single.", False),
-    common: FolderOptions,
+    common: shared.FolderOptions,
 ) -> None:
     """Cut a network, put polynomials behind the cut, and train what is left.
 
@@ -195,7 +179,7 @@ def build(
 
     given = options, recipe, latents
     head_trials(_trial(head, None, cut, *given), baselines=baselines)  # complains before any work
-    opened, split = open_data(model, data, reading, common, uncut=True)
+    opened, split = shared.open_data(model, data, reading, common, uncut=True)
     trial = _trial(head, opened.architecture, cut, *given)
     with locked(out, wait=common.wait), common.progress() as progress:
         result = compare_heads(
@@ -292,11 +276,11 @@ def refuse_option(flag: str) -> None:
 
 @takes()
 def compress(
-    model: str = UNCUT,
+    model: str = shared.UNCUT,
     /,
     *,
-    data: str = DATA_SET,
-    reading: TrainingReadingOptions,
+    data: str = shared.DATA_SET,
+    reading: shared.TrainingReadingOptions,
     budget: list[str] = RUNNING.option(
         "What may be lost, in points, or what it may cost: drop=0.5, params=1e6, params=10%, "
         "size=4MB, macs=50%, latency=2ms@cpu,batch=1. May be given several times."
@@ -304,8 +288,8 @@ def compress(
     out: Path = OUTPUT.option("Folder for the network, results and the page."),
     searching: SearchOptions,
     dry_run: bool = RUNNING.option("Say what would be tried, and how long it would take.", False),
-    workers: WorkerOptions,
-    common: FolderOptions,
+    workers: shared.WorkerOptions,
+    common: shared.FolderOptions,
 ) -> None:
     """Find a small network that does what this one does, within a budget.
 
@@ -329,7 +313,7 @@ def compress(
     from vinets.search.rounds import Search
 
     wanted, jobs = parse_budget(budget), workers.jobs_or_cluster
-    opened, split = open_data(model, data, reading, common, uncut=True)
+    opened, split = shared.open_data(model, data, reading, common, uncut=True)
     chosen: dict[str, Any] = {"seed": common.seed, "device": common.device}
     if dry_run:
         with common.progress() as progress:
@@ -338,14 +322,14 @@ def compress(
         if common.show(plan, plan_table(plan)):
             print(plan)
         return
-    read = reading.words(ReadingOptions)
+    read = reading.words(shared.ReadingOptions)
     words = CommandWords(
         model=model,
         data=("--data", data, *read),
         augment=reading.words()[len(read) :],
         device=() if common.device == "auto" else ("--device", common.device),
         out=str(out),
-        saved=opened_again(out, model),
+        saved=shared.opened_again(out, model),
     )
     with locked(out, wait=common.wait), common.progress() as progress:
         result = search_for(

@@ -8,18 +8,8 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
+from vinets.cli import shared
 from vinets.cli.parameters import DATA, OUTPUT, RUN_FILE, RUNNING, Panel, argument, read_run, takes
-from vinets.cli.shared import (
-    CUT_HELP,
-    CUTS,
-    DATA_SET,
-    NETWORK,
-    SHAPE,
-    UNCUT,
-    CommonOptions,
-    ReadingOptions,
-    open_data,
-)
 from vinets.core.options import flag_of, whole
 from vinets.core.settings import AdviceOptions
 
@@ -28,23 +18,25 @@ MARGIN_BATCH = 256  # examples
 
 @takes("lambda_1", "lambda_2")
 def theory(
-    model: str = UNCUT,
+    model: str = shared.UNCUT,
     /,
     *,
-    cut: str | int | None = DATA.option(CUT_HELP, None, CUTS, shown="that of --vinet"),
+    cut: str | int | None = DATA.option(
+        shared.CUT_HELP, None, shared.CUTS, shown="that of --vinet"
+    ),
     vinet: Path | None = DATA.option("Folder of a network that vinets build made of MODEL.", None),
     data: str | None = DATA.option(
         "Takes the shape of its inputs and, with --vinet, margins: {data formats}", None
     ),
-    reading: ReadingOptions,
-    shape: tuple[int, ...] | None = SHAPE,
+    reading: shared.ReadingOptions,
+    shape: tuple[int, ...] | None = shared.SHAPE,
     examples: int = DATA.option("Training examples to draw for margins, at most.", 5000),
     components: int = Panel(AdviceOptions.panel).option(
         "Principal components, where there is no --vinet.", 128
     ),
     advising: AdviceOptions,
     out: Path | None = OUTPUT.option("Folder for theory.json and theory.html.", None),
-    common: CommonOptions,
+    common: shared.CommonOptions,
 ) -> None:
     """Show the spectral complexity R of a network, and which heads behind a cut keep it down.
 
@@ -109,11 +101,11 @@ def theory(
 
 @takes()
 def ood(
-    net: str = NETWORK,
+    net: str = shared.NETWORK,
     /,
     *,
-    data: str = DATA_SET,
-    reading: ReadingOptions,
+    data: str = shared.DATA_SET,
+    reading: shared.ReadingOptions,
     ood: list[str] = DATA.option(
         "Images of none of the classes: noise, textures, or data as for --data; repeatable."
     ),
@@ -124,7 +116,7 @@ def ood(
     ),
     per_class: int = RUNNING.option("Training examples of a class to fit to.", 512, whole(4)),
     count: int = RUNNING.option("Test images, and images of each set.", 2000, whole(8)),
-    common: CommonOptions,
+    common: shared.CommonOptions,
 ) -> None:
     """Measure how well out-of-distribution images are detected, by several scores.
 
@@ -140,7 +132,7 @@ def ood(
     from vinets.scores.detect import compare_scores, ood_images
 
     device = common.start()
-    opened, split = open_data(net, data, reading, common)
+    opened, split = shared.open_data(net, data, reading, common)
     preprocessing = getattr(split.test, "preprocessing", None)  # only sources of images have one
     if preprocessing is None:
         raise ValueError(f"{data} has no images, which vinets ood is for.")
@@ -180,7 +172,7 @@ def explain(
         None,
         shown=f"that of the {RUN_FILE} in the folder",
     ),
-    reading: ReadingOptions,
+    reading: shared.ReadingOptions,
     against: str | None = OUTPUT.option(
         "Class to compare with.", None, shown="the likeliest other one"
     ),
@@ -189,7 +181,7 @@ def explain(
     per_class: int = DATA.option("Training examples of a class to compare with, at most.", 100),
     batch_size: int = RUNNING.option("Examples at once.", 64),
     out: Path | None = OUTPUT.option("The page, such as why.html.", None),
-    common: CommonOptions,
+    common: shared.CommonOptions,
 ) -> None:
     """Tell why a network gave its answer: polynomials that decided, where, nearest examples.
 
@@ -247,7 +239,7 @@ def explain(
         print_page(page, hint)
 
 
-def _recorded(net: str, reading: ReadingOptions) -> tuple[str, ReadingOptions]:
+def _recorded(net: str, reading: shared.ReadingOptions) -> tuple[str, shared.ReadingOptions]:
     """Return the data that the folder of a network records, and how it was read."""
     path = Path(net.partition("@")[0]).expanduser() / RUN_FILE
     recorded = read_run(path) if path.is_file() else {}

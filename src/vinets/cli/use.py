@@ -6,16 +6,8 @@ from dataclasses import asdict
 from pathlib import Path
 
 from vinets import pretrained
+from vinets.cli import shared
 from vinets.cli.parameters import DATA, OUTPUT, RUNNING, argument, takes
-from vinets.cli.shared import (
-    DATA_SET,
-    NETWORK,
-    SHAPE,
-    SIZES,
-    CommonOptions,
-    ReadingOptions,
-    open_data,
-)
 from vinets.core.settings import ExportOptions, FormatOptions, WindowOptions
 
 
@@ -25,11 +17,11 @@ def cuts(
     /,
     *,
     data: str | None = DATA.option("Takes the shape of its inputs: {data formats}.", None),
-    shape: tuple[int, ...] | None = SHAPE,
-    reading: ReadingOptions,
+    shape: tuple[int, ...] | None = shared.SHAPE,
+    reading: shared.ReadingOptions,
     match: str | None = OUTPUT.option("All cuts whose name holds this text.", None),
     every: bool = OUTPUT.option("All cuts.", False, flag="--all"),
-    common: CommonOptions,
+    common: shared.CommonOptions,
 ) -> None:
     """List where to cut a network, from its input to its output.
 
@@ -81,14 +73,14 @@ def cuts(
 
 @takes()
 def evaluate(
-    net: str = NETWORK,
+    net: str = shared.NETWORK,
     /,
     *,
-    data: str = DATA_SET,
-    reading: ReadingOptions,
+    data: str = shared.DATA_SET,
+    reading: shared.ReadingOptions,
     part: str = DATA.option("Part of the data: test or train.", "test"),
     batch_size: int = DATA.option("Examples at once.", 512),
-    common: CommonOptions,
+    common: shared.CommonOptions,
 ) -> None:
     """Evaluate a network: accuracy, top-5 accuracy, loss and calibration, and class by class.
 
@@ -106,7 +98,7 @@ def evaluate(
 
     device = common.start()
     one_of("vinets", "part", part, ("test", "train"))
-    opened, split = open_data(net, data, reading, common)
+    opened, split = shared.open_data(net, data, reading, common)
     source = split.test if part == "test" else split.train
     classes = list(opened.classes or source.classes)
     with common.progress() as progress:
@@ -136,14 +128,14 @@ def bench(
     ),
     /,
     *,
-    shape: tuple[int, ...] | None = SHAPE,
+    shape: tuple[int, ...] | None = shared.SHAPE,
     batch_sizes: tuple[int, ...] = RUNNING.option(
-        "Examples at once, with commas in between.", (1, 32, 256), SIZES, shown="1,32,256"
+        "Examples at once, with commas in between.", (1, 32, 256), shared.SIZES, shown="1,32,256"
     ),
     windows: WindowOptions,
     formats: FormatOptions,
     compile: bool = RUNNING.option("Use torch.compile.", False),
-    common: CommonOptions,
+    common: shared.CommonOptions,
 ) -> None:
     """Measure speed, memory and size of networks side by side.
 
@@ -190,7 +182,7 @@ def predict(
     *,
     top: int = OUTPUT.option("Classes to show.", 3),
     batch_size: int = RUNNING.option("Images at once.", 64),
-    common: CommonOptions,
+    common: shared.CommonOptions,
 ) -> None:
     """Classify images: the most probable classes of each.
 
@@ -232,12 +224,12 @@ def export(
     *,
     out: Path = OUTPUT.option("File to write; it ends in {export suffixes}."),
     exporting: ExportOptions,
-    shape: tuple[int, ...] | None = SHAPE,
+    shape: tuple[int, ...] | None = shared.SHAPE,
     data: str | None = DATA.option(
         "Measure accuracy on its test part, which float16 and int8 need: {data formats}.", None
     ),
-    reading: ReadingOptions,
-    common: CommonOptions,
+    reading: shared.ReadingOptions,
+    common: shared.CommonOptions,
 ) -> None:
     """Write a network, cut or whole, for other runtimes: ONNX or torch.export.
 
