@@ -45,7 +45,7 @@ RARE = CookingOptions(minutes=3, lid=False)
 done: list[tuple[Any, ...]] = []
 
 
-@takes("pot")
+@takes(without="pot")
 def fry(*, cooking: CookingOptions = RARE) -> None:
     """Have defaults of its own."""
     done.append((cooking,))

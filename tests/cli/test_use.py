@@ -8,15 +8,11 @@ import numpy as np
 import pytest
 import torch
 
-from vinets import pretrained
 from vinets.data import digits
 from vinets.latent.cut import cut_points
 from vinets.models import PRESETS, resnet18
 from vinets.networks.open import noise_like, open_network
 from vinets.search.space import choose_cuts
-
-CIFAR = [name for name in pretrained.names() if "cifar" in name]
-
 
 # --- cuts -------------------------------------------------------------------------------------
 
@@ -147,24 +143,6 @@ def test_a_network_of_the_package_is_used_by_its_name(call, pictures):
     assert own["predictions"][0]["classes"][0]["name"] == str(int(digits().test.labels[0]))
     assert call("predict", "vinets/digits-cnn-products", pictures / "3" / "digit.png").code == 0
     assert "vinets/digits-cnn-vinet" in call("predict", "--help").out
-
-
-@pytest.mark.parametrize("name", CIFAR)
-def test_a_picture_of_any_size_is_told_by_the_networks_of_cifar(call, tmp_path, name):
-    image = pytest.importorskip("PIL.Image")
-    height, width = np.mgrid[0:45, 0:60]
-    pixels = np.stack([4 * width, 5 * height, 255 - 4 * width], -1).astype(np.uint8)
-    image.fromarray(pixels).save(tmp_path / "picture.png")
-    small = image.fromarray(pixels).resize((32, 32), image.Resampling.BICUBIC)
-    (found,) = call("predict", name, tmp_path / "picture.png", "--json").json()["predictions"]
-    opened = open_network(name)
-    batch = torch.from_numpy(np.asarray(small).transpose(2, 0, 1).copy())[None]
-    with torch.no_grad():
-        shares = opened.network(opened.preprocessing(batch)).softmax(1)[0]
-    order = shares.argsort(descending=True)[:3].tolist()
-    assert [one["name"] for one in found["classes"]] == [opened.classes[k] for k in order]
-    told = [one["probability"] for one in found["classes"]]
-    np.testing.assert_allclose(told, shares[order].numpy(), rtol=1e-4)
 
 
 # --- export -----------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 # --- train ------------------------------------------------------------------------------------
 
 
-@takes("weights")
+@takes(without="weights")
 def train(
     *,
     model: str | None = DATA.option("{networks}.", None, shown="that of the recipe"),
@@ -90,9 +90,8 @@ def train(
     if common.show({"out": out} | as_plain(run), table):
         if recipe is not None and not changes and (words := pretrained.expectation(recipe)):
             common.note(f"The recipe is known to reach {words}.")
-        _note_next(
-            common, "compress", out, model, data, reading, " --budget drop=1 --out out/small"
-        )
+        net = _again(out, model, data, reading)
+        common.note(f"Saved in {out}. Next: vinets compress {net} --budget drop=1 --out out/small")
 
 
 # There is no teacher, no head and no cut; the seed is that of the command.
@@ -105,18 +104,10 @@ train.__annotations__["changes"] = spread(
 )
 
 
-def _note_next(
-    common: shared.FolderOptions,
-    command: str,
-    out: Path,
-    model: str,
-    data: str,
-    reading: shared.ReadingOptions,
-    more: str = "",
-) -> None:
-    """Say where the network is, and which command goes on with it."""
-    words = (shared.opened_again(out, model), "--data", data, *reading.words(shared.ReadingOptions))
-    common.note(f"Saved in {out}. Next: vinets {command} {shlex.join(words)}{more}")
+def _again(out: Path, model: str, data: str, reading: shared.ReadingOptions) -> str:
+    """Return how a shell names what was made of a network, and its data."""
+    words = reading.words(shared.ReadingOptions)
+    return shlex.join((shared.opened_again(out, model), "--data", data, *words))
 
 
 # --- build ------------------------------------------------------------------------------------
@@ -200,8 +191,8 @@ def build(
     if common.show(result, comparison_table(result.comparison)):
         for sentence in remarks(result.comparison):
             common.note(sentence)
-        read = replace(reading, weights=None)  # the folder has its own
-        _note_next(common, "evaluate", out, model, data, read)
+        net = _again(out, model, data, replace(reading, weights=None))  # the folder has its own
+        common.note(f"Saved in {out}. Next: vinets evaluate {net}")
 
 
 def _trial(

@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vinets.cli.parameters import DATA, OUTPUT, RUNNING, argument, takes
-from vinets.cli.shared import FolderOptions, OutputOptions, WorkerOptions
+from vinets.cli.shared import CommonOptions, FolderOptions, WorkerOptions
 from vinets.core.files import locked
 
 if TYPE_CHECKING:
     from vinets.report import ExperimentResult
 
 
-@takes("seed")
+@takes(without="seed")
 def reproduce(
     names: list[str] = argument("{experiments}, or all."),
     /,
@@ -84,7 +84,7 @@ def reproduce(
         print("\n".join(map(str, paths)))
 
 
-@takes()
+@takes(without="seed device")
 def report(
     results: Path = argument("Folder of results, one JSON file an experiment."),
     /,
@@ -93,7 +93,7 @@ def report(
         "The page.", None, shown="report.html in the folder, report-quick.html of a quick run"
     ),
     title: str = OUTPUT.option("Title of the page.", "The paper's results, repeated"),
-    common: OutputOptions,
+    common: CommonOptions,
 ) -> None:
     """Write results as one page: our values beside the paper's, and figures.
 

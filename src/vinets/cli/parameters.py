@@ -61,7 +61,7 @@ NAMES: dict[str, tuple[str, str, Callable[[Any], Iterable[str]]]] = {
 }
 
 
-TEXTS = Domain("texts", lambda texts: isinstance(texts, list), typed=list[str])  # type: ignore[arg-type]
+TEXTS = Domain("texts", lambda texts: isinstance(texts, list), typed=list[str])
 DOMAINS = {bool: flag(), int: whole(), str: text(), Path: path(), list[str]: TEXTS}
 
 
@@ -79,7 +79,7 @@ DATA, RUNNING, OUTPUT = Panel("Data"), Panel("Running"), Panel("Output")
 argument = Panel("Arguments").option
 
 
-def takes(*without: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def takes(without: str = "") -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Let a command take what its signature describes by :meth:`Panel.option`.
 
     A parameter of a class of :class:`Options` has an option for every field, but for those named
@@ -99,7 +99,7 @@ def takes(*without: str) -> Callable[[Callable[..., None]], Callable[..., None]]
                 default = one.empty if value is MISSING else value
             elif isinstance(hint, type) and issubclass(hint, Options):
                 starts[name] = hint() if default is one.empty else default
-                hints[name], default = spread(starts[name], without), {}
+                hints[name], default = spread(starts[name], without.split()), {}
             else:
                 default = {}
             taken.append(one.replace(default=default))
@@ -142,7 +142,7 @@ def spread(
             members[one.name] = _described(
                 one, domain, shown, panel, switched or value is not False
             )
-    kind = TypedDict(type(start).__name__, members, total=False)  # type: ignore[misc, operator]
+    kind = TypedDict(type(start).__name__, members, total=False)  # type: ignore[misc]
     return Annotated[kind, Parameter(name="*")]
 
 

@@ -15,22 +15,18 @@ from vinets.core.plain import as_plain
 from vinets.core.progress import Bars, Lines, Progress, Silent
 
 if TYPE_CHECKING:
-    from torch import device
+    import torch
 
     from vinets.data import DataSplit
     from vinets.networks.open import NamedNetwork
     from vinets.report import Table
 
 
-def _cut(written: str) -> str | int:
-    """Return an index into the cut points, or a name or share such as ``50%`` as it is."""
-    try:
-        return int(written)
-    except ValueError:
-        return written
-
-
-CUTS = Domain("a name, an index or a share", lambda cut: isinstance(cut, str | int), _cut)
+CUTS = Domain(
+    "a name, an index or a share",
+    lambda cut: isinstance(cut, str | int),
+    lambda written: int(written) if written.lstrip("-").isdecimal() else written,
+)
 CUT_HELP = "Name or index of a cut (see vinets cuts), or a share: 50%."
 SIZES = Domain(
     "positive integers with commas in between, such as 3,32,32",
@@ -55,7 +51,7 @@ CUT = DATA.option(CUT_HELP, domain=CUTS)
 
 
 @dataclass(frozen=True)
-class OutputOptions(Options):
+class CommonOptions(Options):
     """What every command has."""
 
     quiet: bool = option(False, flag(), "No progress on stderr.", panel=OUTPUT, short=("-q",))
@@ -65,6 +61,19 @@ class OutputOptions(Options):
     json: bool = option(
         False, flag(), "Print one JSON object on stdout, and nothing else there.", panel=OUTPUT
     )
+    seed: int = option(0, whole(0), "Seed of every draw.", panel=RUNNING)
+    device: str = option(
+        "auto", text(), "auto (a GPU where there is one), cpu, cuda or cuda:0.", panel=RUNNING
+    )
+
+    def start(self) -> torch.device:
+        """Start torch's draws from the seed, and return the device; a wrong one is refused now."""
+        import torch
+
+        from vinets.core.device import resolve_device
+
+        torch.manual_seed(self.seed)
+        return resolve_device("vinets", self.device)
 
     def progress(self) -> AbstractContextManager[Progress]:
         """Show progress on stderr: bars for a person, lines for a log, nothing if quiet."""
@@ -91,25 +100,6 @@ class OutputOptions(Options):
             for table in tables:
                 print_table(table)
         return not self.json
-
-
-@dataclass(frozen=True)
-class CommonOptions(OutputOptions):
-    """What commands that compute have in common."""
-
-    seed: int = option(0, whole(0), "Seed of every draw.", panel=RUNNING)
-    device: str = option(
-        "auto", text(), "auto (a GPU where there is one), cpu, cuda or cuda:0.", panel=RUNNING
-    )
-
-    def start(self) -> device:
-        """Start torch's draws from the seed, and return the device; a wrong one is refused now."""
-        import torch
-
-        from vinets.core.device import resolve_device
-
-        torch.manual_seed(self.seed)
-        return resolve_device("vinets", self.device)
 
 
 @dataclass(frozen=True)
@@ -232,7 +222,7 @@ def opened_again(out: Path, model: str) -> str:
 
 
 def open_data(
-    net: str, data: str, reading: ReadingOptions, common: OutputOptions, *, uncut: bool = False
+    net: str, data: str, reading: ReadingOptions, common: CommonOptions, *, uncut: bool = False
 ) -> tuple[NamedNetwork, DataSplit]:
     """Open a network with weights and the data that is named; it is uncut if that is wanted.
 

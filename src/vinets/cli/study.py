@@ -16,7 +16,7 @@ from vinets.core.settings import AdviceOptions
 MARGIN_BATCH = 256  # examples
 
 
-@takes("lambda_1", "lambda_2")
+@takes(without="lambda_1 lambda_2")
 def theory(
     model: str = shared.UNCUT,
     /,
@@ -161,7 +161,7 @@ def ood(
     common.show({"network": net, "data": data, "scores": scores}, table)
 
 
-@takes("weights")
+@takes(without="weights")
 def explain(
     net: str = argument("A folder of vinets build or vinets compress."),
     image: Path = argument("An image."),

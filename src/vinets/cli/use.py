@@ -11,7 +11,7 @@ from vinets.cli.parameters import DATA, OUTPUT, RUNNING, argument, takes
 from vinets.core.settings import ExportOptions, FormatOptions, WindowOptions
 
 
-@takes("size", "split_seed", "mean", "std")
+@takes(without="size split_seed mean std")
 def cuts(
     model: str = argument("A folder of vinets train, or a name: {networks}."),
     /,
@@ -120,7 +120,7 @@ def evaluate(
     common.show(facts | evaluation.to_dict(), evaluation.table, evaluation.by_class)
 
 
-@takes("warmup")
+@takes(without="warmup")
 def bench(
     nets: list[str] = argument(
         "Folders of vinets build or vinets train, files of vinets export (.onnx), or names: "
@@ -212,7 +212,7 @@ def predict(
         for one in predictions
         for rank, guess in enumerate(one.classes)
     ]
-    columns = ["image", "class", Column("probability", format=".2%")]
+    columns = [Column("image"), Column("class"), Column("probability", format=".2%")]
     table = Table.from_rows("predictions", f"What {opened.name} says", columns, rows)
     common.show({"network": net, "predictions": predictions}, table)
 

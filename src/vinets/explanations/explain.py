@@ -202,8 +202,9 @@ def explain(
         examples.append(Neighbour(index, label, distance, picture))
     found: dict[str, Any] = {"neighbours": tuple(examples)}
     if isinstance(inputs, Tensor) and inputs.ndim == 4:  # an image
-        ends = (torch.tensor([k], device=device) for k in (answer, rival))
-        found["pixels"] = integrated_gradients(net, inputs, *ends)[0].cpu().double().numpy()
+        first, second = (torch.tensor([k], device=device) for k in (answer, rival))
+        pixels = integrated_gradients(net, inputs, first, second)[0]
+        found["pixels"] = pixels.cpu().double().numpy()
         found["picture"] = picture_of(net, source, inputs)
         found["sees"] = None if grid is None else seen_by(net, inputs, grid)
     return replace(_margin_as_sum(seen, latents, logits, names, grid, top), **found)

@@ -193,7 +193,7 @@ def _nearest(reasons: Explanation) -> tuple[Block, ...]:
         f"By the distance between latents, among {number(reasons.examples, ',')} training "
         "examples. They did not take part in the decision."
     )
-    columns = [Column("example", format=","), "class", Column("distance", format=".4g")]
+    columns = [Column("example", format=","), Column("class"), Column("distance", format=".4g")]
     rows = [(one.index, one.label, one.distance) for one in reasons.neighbours]
     table = Table.from_rows("neighbours", "Nearest training examples", columns, rows)
     pictures = [(one.picture, one.label) for one in reasons.neighbours if one.picture is not None]
