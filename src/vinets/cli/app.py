@@ -173,15 +173,7 @@ def _show_warning(usual: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def as_written(text: str, arguments: Iterable[Any]) -> str:
-    """Return a complaint about a parameter of a call in terms of the options of a command.
-
-    Examples
-    --------
-    >>> from types import SimpleNamespace
-    >>> text = "The 'spec' parameter of load_data must be 'digits'. Got 'x' instead."
-    >>> as_written(text, [SimpleNamespace(names=["--data"])])
-    "--data must be 'digits'. Got 'x' instead."
-    """
+    """Return a complaint about a parameter of a call in terms of the options of a command."""
     if match := re.match(r"The '(\w+)' parameter of (\w+) must be", text):
         names = RENAMED.get((match[2], match[1]), (match[1],))
         for name in (max(one.names, key=len) for one in arguments):
@@ -191,15 +183,7 @@ def as_written(text: str, arguments: Iterable[Any]) -> str:
 
 
 def sentence(error: Exception) -> str | None:
-    r"""Return what to tell a person about ``error``; None for what nobody expected.
-
-    Examples
-    --------
-    >>> sentence(ValueError("psi is\n  too large"))
-    'psi is too large'
-    >>> sentence(KeyError("x")) is None
-    True
-    """
+    """Return what to tell a person about ``error``; None for what nobody expected."""
     argument = error.argument if isinstance(error, cyclopts.CycloptsError) else None
     if isinstance(error, cyclopts.UnusedCliTokensError):
         more = ", ".join(map(repr, error.unused_tokens or []))

@@ -5,10 +5,10 @@ from __future__ import annotations
 import shlex
 import sys
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from vinets import pretrained
 from vinets.cli import shared
@@ -17,9 +17,6 @@ from vinets.core import settings
 from vinets.core.files import locked
 from vinets.core.options import flag_of
 from vinets.core.settings import LatentOptions, SearchOptions, SpeedOptions, TrainingOptions
-
-if TYPE_CHECKING:
-    from vinets.runs.trial import Trial
 
 # --- train ------------------------------------------------------------------------------------
 
@@ -164,19 +161,37 @@ def build(
     Heads such as ridge and closed need no training.
     """
     from vinets.data.sources import limit_source
+    from vinets.heads import HEADS, VanishingOptions
+    from vinets.models.networks import SIZES
     from vinets.networks.network import CutNetwork
     from vinets.runs.compare import compare_heads, comparison_table, head_trials, remarks
     from vinets.runs.setup import Origin
+    from vinets.runs.trial import Trial
 
-    given = options, recipe, latents
-    head_trials(_trial(head, None, cut, *given), baselines=baselines)  # complains before any work
+    def trial_of(architecture: str | None) -> Trial:
+        # sizes of a VI-Net, and of heads that are as large, are those of the paper's pipeline
+        usual = Trial.of(DEFAULT_HEAD, cut=cut, **SIZES.get(architecture or "", {}))
+        trial = usual if head == DEFAULT_HEAD else Trial.of(head, cut=cut)
+        compared = isinstance(getattr(trial.options, "like", None), VanishingOptions)
+        like = {"like": usual.options} if compared else {}
+        chosen = replace(trial.options, **like, **options)  # type: ignore[type-var]
+        read = LatentOptions(**(HEADS[head].latent_defaults(chosen) | latents))
+        training = replace(trial.recipe, **recipe)
+        if training.layers != 0 and (training.views or training.projected):
+            raise ValueError(
+                "--views and --project-once are for a backbone that stays as it is. Leave them "
+                "out, or pass --train coefficients."
+            )
+        given = {"options": chosen, "recipe": training, "latents": read, "timing": timing}
+        return replace(trial, **given, seed=common.seed)
+
+    head_trials(trial_of(None), baselines=baselines)  # complains before any work
     opened, split = shared.open_data(model, data, reading, common, uncut=True)
-    trial = _trial(head, opened.architecture, cut, *given)
     with locked(out, wait=common.wait), common.progress() as progress:
         result = compare_heads(
             opened.network,
             replace(split, train=limit_source(split.train, limit, common.seed)),
-            replace(trial, timing=timing, seed=common.seed),
+            trial_of(opened.architecture),
             out,
             baselines=baselines,
             device=common.device,
@@ -193,37 +208,6 @@ def build(
             common.note(sentence)
         net = _again(out, model, data, replace(reading, weights=None))  # the folder has its own
         common.note(f"Saved in {out}. Next: vinets evaluate {net}")
-
-
-def _trial(
-    head: str,
-    architecture: str | None,
-    cut: str | int,
-    options: Mapping[str, Any],
-    recipe: Mapping[str, Any],
-    latents: Mapping[str, Any],
-) -> Trial:
-    """Return the trial of a head with the options that were given.
-
-    The sizes of a VI-Net, and of heads that are as large, are those of the paper's pipeline.
-    """
-    from vinets.heads import HEADS, VanishingOptions
-    from vinets.models.networks import SIZES
-    from vinets.runs.trial import Trial
-
-    usual = Trial.of(DEFAULT_HEAD, cut=cut, **SIZES.get(architecture or "", {}))
-    trial = usual if head == DEFAULT_HEAD else Trial.of(head, cut=cut)
-    if isinstance(getattr(trial.options, "like", None), VanishingOptions):
-        options = {"like": usual.options, **options}
-    chosen = replace(trial.options, **options)  # type: ignore[type-var]
-    read = LatentOptions(**(HEADS[head].latent_defaults(chosen) | dict(latents)))
-    training = replace(trial.recipe, **recipe)
-    if training.layers != 0 and (training.views or training.projected):
-        raise ValueError(
-            "--views and --project-once are for a backbone that stays as it is. Leave them out, or "
-            "pass --train coefficients."
-        )
-    return replace(trial, options=chosen, recipe=training, latents=read)
 
 
 def choose_head(words: Sequence[str]) -> None:

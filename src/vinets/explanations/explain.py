@@ -20,24 +20,27 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from vinets.core.device import call, device_of, each, evaluating
 from vinets.core.progress import Progress, Silent
-from vinets.data import DataSplit, ImageSource, as_source, choose_per_class
-from vinets.explanations.positions import (
-    Picture,
-    grid_of,
-    picture_of,
-    preprocessing_of,
-    rows_of,
-    seen_by,
+from vinets.data import (
+    DataSplit,
+    ImageSource,
+    Preprocessing,
+    Source,
+    as_source,
+    choose_per_class,
 )
 from vinets.explanations.sums import HeadSum, head_sum
 from vinets.heads.pieces import integrated_gradients
+from vinets.latent.reader import LatentReader
 from vinets.networks.network import CutNetwork
 
+Picture = NDArray[np.float64] | None
 QUANTILE_LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 
@@ -190,7 +193,7 @@ def explain(
         for batch, labels in source.batches(batch_size, order=chosen, device=device):
             seen.add(call(net.latents, batch), latents, labels)
             watch.advance(len(labels))
-    grid = grid_of(net.reader, output, latents.shape[2]) if total.local else None
+    grid = _grid_of(net.reader, output, latents.shape[2]) if total.local else None
     labels, distances = (torch.cat(part).cpu() for part in (seen.labels, seen.distances))
     nearest = distances.topk(min(neighbours, len(distances)), largest=False).indices.tolist()
     examples = []
@@ -205,8 +208,8 @@ def explain(
         first, second = (torch.tensor([k], device=device) for k in (answer, rival))
         pixels = integrated_gradients(net, inputs, first, second)[0]
         found["pixels"] = pixels.cpu().double().numpy()
-        found["picture"] = picture_of(net, source, inputs)
-        found["sees"] = None if grid is None else seen_by(net, inputs, grid)
+        found["picture"] = _picture_of(net, source, inputs)
+        found["sees"] = None if grid is None else _seen_by(net, inputs, grid)
     return replace(_margin_as_sum(seen, latents, logits, names, grid, top), **found)
 
 
@@ -291,7 +294,7 @@ def _margin_as_sum(
             contribution=float(by_polynomial[j]),
             smallest_on=names[int(smallest[j])],
             spreads=_spreads(features[:, j], labels, seen.pair, float(values[:, j].sum())),
-            map=None if grid is None else rows_of(contributions[:, j], grid),
+            map=None if grid is None else _rows_of(contributions[:, j], grid),
         )
         for j in best.tolist()
     )
@@ -325,7 +328,7 @@ def _margin_as_sum(
         others=float(by_polynomial.sum() - by_polynomial[best].sum()),
         count=len(by_polynomial),
         path=along_path,
-        map=None if grid is None else rows_of(by_position, grid),
+        map=None if grid is None else _rows_of(by_position, grid),
         outside=0.0 if grid is None else float(by_position[: -math.prod(grid)].sum()),
         sees=None,
         components=components,
@@ -351,7 +354,7 @@ def _spreads(
 def _input(net: CutNetwork, image: Any) -> Any:
     """Return the image as a batch of one."""
     if isinstance(image, str | Path):
-        return preprocessing_of(net).read(image)
+        return _preprocessing_of(net).read(image)
     fields = net.record.inputs
 
     def batch(name: str, value: Tensor) -> Tensor:
@@ -368,3 +371,66 @@ def _input(net: CutNetwork, image: Any) -> Any:
     if isinstance(image, Tensor):
         return batch("", image)
     return {name: batch(name, value) for name, value in image.items()}
+
+
+# --- positions and pixels ---------------------------------------------------------------------
+
+
+def _preprocessing_of(net: CutNetwork) -> Preprocessing:
+    """Return how an image becomes an input of the network; refused where that is not known."""
+    if net.record.preprocessing is None:
+        raise ValueError(
+            "The network has no preprocessing on record, so that it is not known how an image "
+            "becomes its input. Train or build it on images, or pass a tensor."
+        )
+    return Preprocessing.from_dict(net.record.preprocessing)
+
+
+def _grid_of(reader: LatentReader, output: Any, positions: int) -> tuple[int, int] | None:
+    """Return the height and width of the positions; None where there is only one."""
+    if positions == 1:
+        return None
+    if reader.pool is not None:
+        return reader.pool, reader.pool
+    shape = reader.describe(output)
+    if shape.height > 1:
+        return shape.height, shape.width
+    # tokens of square patches, perhaps with others before them
+    side = math.isqrt(positions)
+    return (side, side) if positions - side * side <= 2 else (1, positions)
+
+
+def _seen_by(net: CutNetwork, inputs: Tensor, grid: tuple[int, int]) -> tuple[int, int] | None:
+    """Return height and width of the pixels that latents in the middle depend on, if any.
+
+    Found by gradients at noise: at the image itself, a ReLU may hide some.
+    """
+    draw = torch.Generator().manual_seed(0)
+    noise = torch.randn(8, *inputs.shape[1:], generator=draw).to(inputs).requires_grad_()
+    latents = net.latents(noise)
+    height, width = grid
+    first = latents.shape[2] - height * width  # tokens outside of the grid come before it
+    middle = latents[:, :, first + (height // 2) * width + width // 2]
+    (gradient,) = torch.autograd.grad(middle.sum(), noise)
+    reached = (gradient != 0).any(1).any(0)
+    rows, columns = (reached.any(d).nonzero()[:, 0] for d in (1, 0))
+    if not len(rows):
+        return None
+    return tuple(int(i.max() - i.min()) + 1 for i in (rows, columns))  # type: ignore[return-value]
+
+
+def _rows_of(values: Tensor, grid: tuple[int, int]) -> tuple[tuple[float, ...], ...]:
+    """Return the last values, one a position of the grid, row by row."""
+    rows = values[len(values) - math.prod(grid) :].view(grid).tolist()
+    return tuple(tuple(row) for row in rows)
+
+
+def _picture_of(net: CutNetwork, source: Source, inputs: Tensor) -> Picture:
+    """Return the image as pixels in [0, 1], (H, W, 1 or 3), where it has so many channels."""
+    known = net.record.preprocessing is not None
+    used = _preprocessing_of(net) if known else getattr(source, "preprocessing", None)
+    if used is None or inputs.shape[1] not in (1, 3):
+        return None
+    mean, std = (inputs.new_tensor(m)[:, None, None] for m in (used.mean, used.std))
+    pixels = (inputs[0] * std + mean).clamp(0, 1)
+    return pixels.permute(1, 2, 0).cpu().double().numpy()
