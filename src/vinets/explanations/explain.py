@@ -27,14 +27,7 @@ from torch import Tensor
 
 from vinets.core.device import call, device_of, each, evaluating
 from vinets.core.progress import Progress, Silent
-from vinets.data import (
-    DataSplit,
-    ImageSource,
-    Preprocessing,
-    Source,
-    as_source,
-    choose_per_class,
-)
+from vinets.data import DataSplit, ImageSource, Preprocessing, as_source, choose_per_class
 from vinets.explanations.sums import HeadSum, head_sum
 from vinets.heads.pieces import integrated_gradients
 from vinets.latent.reader import LatentReader
@@ -114,7 +107,7 @@ class Explanation:
     components: tuple[Component, ...]  # variables that the polynomials name
     neighbours: tuple[Neighbour, ...]  # the nearest first
     examples: int  # number of training examples it was compared with
-    picture: Picture = field(default=None, metadata={"plain": False})
+    picture: Picture = field(default=None, metadata={"plain": False})  # (H, W, 1 or 3) in [0, 1]
     # Integrated gradients of the margin (H, W), which follow the image through the backbone.
     pixels: Picture = field(default=None, metadata={"plain": False})
 
@@ -208,7 +201,12 @@ def explain(
         first, second = (torch.tensor([k], device=device) for k in (answer, rival))
         pixels = integrated_gradients(net, inputs, first, second)[0]
         found["pixels"] = pixels.cpu().double().numpy()
-        found["picture"] = _picture_of(net, source, inputs)
+        known = net.record.preprocessing
+        used = Preprocessing.from_dict(known) if known else getattr(source, "preprocessing", None)
+        if used is not None and inputs.shape[1] in (1, 3):
+            mean, std = (inputs.new_tensor(m)[:, None, None] for m in (used.mean, used.std))
+            shown = (inputs[0] * std + mean).clamp(0, 1)
+            found["picture"] = shown.permute(1, 2, 0).cpu().double().numpy()
         found["sees"] = None if grid is None else _seen_by(net, inputs, grid)
     return replace(_margin_as_sum(seen, latents, logits, names, grid, top), **found)
 
@@ -354,7 +352,12 @@ def _spreads(
 def _input(net: CutNetwork, image: Any) -> Any:
     """Return the image as a batch of one."""
     if isinstance(image, str | Path):
-        return _preprocessing_of(net).read(image)
+        if net.record.preprocessing is None:
+            raise ValueError(
+                "The network has no preprocessing on record, so that it is not known how an image "
+                "becomes its input. Train or build it on images, or pass a tensor."
+            )
+        return Preprocessing.from_dict(net.record.preprocessing).read(image)
     fields = net.record.inputs
 
     def batch(name: str, value: Tensor) -> Tensor:
@@ -374,16 +377,6 @@ def _input(net: CutNetwork, image: Any) -> Any:
 
 
 # --- positions and pixels ---------------------------------------------------------------------
-
-
-def _preprocessing_of(net: CutNetwork) -> Preprocessing:
-    """Return how an image becomes an input of the network; refused where that is not known."""
-    if net.record.preprocessing is None:
-        raise ValueError(
-            "The network has no preprocessing on record, so that it is not known how an image "
-            "becomes its input. Train or build it on images, or pass a tensor."
-        )
-    return Preprocessing.from_dict(net.record.preprocessing)
 
 
 def _grid_of(reader: LatentReader, output: Any, positions: int) -> tuple[int, int] | None:
@@ -423,14 +416,3 @@ def _rows_of(values: Tensor, grid: tuple[int, int]) -> tuple[tuple[float, ...], 
     """Return the last values, one a position of the grid, row by row."""
     rows = values[len(values) - math.prod(grid) :].view(grid).tolist()
     return tuple(tuple(row) for row in rows)
-
-
-def _picture_of(net: CutNetwork, source: Source, inputs: Tensor) -> Picture:
-    """Return the image as pixels in [0, 1], (H, W, 1 or 3), where it has so many channels."""
-    known = net.record.preprocessing is not None
-    used = _preprocessing_of(net) if known else getattr(source, "preprocessing", None)
-    if used is None or inputs.shape[1] not in (1, 3):
-        return None
-    mean, std = (inputs.new_tensor(m)[:, None, None] for m in (used.mean, used.std))
-    pixels = (inputs[0] * std + mean).clamp(0, 1)
-    return pixels.permute(1, 2, 0).cpu().double().numpy()
