@@ -221,20 +221,3 @@ def test_a_reader_that_has_seen_enough_ends_it_without_a_word():
     environment = os.environ | {"PYTHONUNBUFFERED": "1"}
     done = subprocess.run(line, shell=True, env=environment, capture_output=True, text=True)
     assert (done.stdout, done.stderr) == ("{", "")
-
-
-@pytest.mark.parametrize(
-    ("line", "name"),
-    [
-        ("train --model digits_cnn --data nowhere --out x", "--data"),
-        ("train --model nothing --data digits --out x", "--model"),
-        ("evaluate nothing --data digits", "NET"),
-        ("cuts nothing", "MODEL"),
-        ("bench nothing", "NETS"),
-        ("export vinets/digits-cnn-products --out x", "--out"),
-    ],
-)
-def test_parameters_of_calls_are_named_as_they_are_written(refused, line, name, tmp_path):
-    assert refused(*line.replace("--out x", f"--out {tmp_path / 'x'}").split()).startswith(
-        f"Error: {name} must be "
-    )

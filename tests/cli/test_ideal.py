@@ -81,6 +81,13 @@ def test_a_class_gets_a_file_of_its_own(call, circle, tmp_path):
     assert sorted(p.name for p in out.parent.iterdir()) == ["i-0.safetensors", "i-1.safetensors"]
 
 
+def test_generators_are_written_whole_or_not_at_all(refused, circle, tmp_path, full_disk):
+    with full_disk(300):
+        said = refused("ideal", circle, "--out", tmp_path / "g.safetensors")
+    assert "could not be written" in said
+    assert [path.name for path in tmp_path.iterdir()] == [circle.name]
+
+
 def test_nothing_found_is_told(call, tmp_path, random):
     np.save(tmp_path / "cloud.npy", random.normal(size=(50, 2)))
     done = call("ideal", tmp_path / "cloud.npy", "--psi", "1e-9", "--max-degree", 2)

@@ -159,6 +159,8 @@ def test_the_saved_networks_are_as_accurate_and_as_large_as_the_table_says(vinet
         assert found[name].parameters == sum(network.parts().values())
     assert isinstance(VINet.from_pretrained(vinet), VINet)
     ours = found["VI-Net"]
+    kept = json.loads((vinet / "config.json").read_text())["record"]["notes"]["accuracy"]
+    assert kept == ours.accuracy
     assert ours.parts == results.comparison.build.parts
     assert ours.parameters_head == ours.parameters - ours.parts["backbone"]
 
@@ -291,6 +293,19 @@ def test_a_network_in_half_precision_answers_as_it_did(base, call, tmp_path):
     )
     assert next(half.parameters()).dtype == torch.float32
     assert accuracy(half) == pytest.approx(accuracy(single), abs=0.005)
+
+
+def test_a_full_disk_leaves_nothing_half_written(refused, base, build_options, tmp_path, full_disk):
+    before = {path: path.read_bytes() for path in base.rglob("*") if path.is_file()}
+    trained, built = tmp_path / "trained", tmp_path / "built"
+    with full_disk(2_000):
+        for words in ([*TRAIN, "--out", trained], ["build", base, *build_options, "--out", built]):
+            said = refused(*words, "--epochs", 1, "--quiet")
+            assert "could not be written" in said and "File too large" in said
+    assert {path: path.read_bytes() for path in before} == before
+    left = {path.name for path in tmp_path.rglob("*") if path.is_file()}
+    assert not left & {"checkpoint.safetensors", "network.json", "config.json"}
+    assert {name for name in left if name.startswith(".")} <= {".lock"}
 
 
 # --- compress ---------------------------------------------------------------------------------

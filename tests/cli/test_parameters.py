@@ -54,7 +54,6 @@ def fry(*, cooking: CookingOptions = RARE) -> None:
 @takes()
 def cook(
     dish: str = argument("What is cooked: {oracles}.", "soup"),
-    /,
     *,
     cooking: CookingOptions,
     given: dict[str, Any],

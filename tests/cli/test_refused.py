@@ -19,6 +19,13 @@ SHAPE = "--shape 1,8,8"
 OOD = f"ood {{base}} {DIGITS} --ood"
 EXPLAIN = "explain {products} {d}/digit.png"
 REFUSED = [
+    # parameters of calls are named as they are written on the line
+    (f"{TRAIN} --model digits_cnn --data nowhere", "Error: --data must be "),
+    (f"{TRAIN} --model nothing {DIGITS}", "Error: --model must be "),
+    (f"evaluate nothing {DIGITS}", "Error: NET must be "),
+    ("cuts nothing", "Error: MODEL must be "),
+    ("bench nothing", "Error: NETS must be "),
+    ("export vinets/digits-cnn-products --out {d}/out", "Error: --out must be "),
     ("cuts resnet18", "Pass the shape"),
     (f"cuts resnet18 {SHAPE}", "does not take inputs"),
     (f"cuts digits_cnn {SHAPE} --match foo", "has 'foo'"),

@@ -14,7 +14,6 @@ from vinets.core.settings import IdealOptions
 @takes()
 def ideal(
     file: Path = argument("A CSV file, a header is optional, or .npy."),
-    /,
     *,
     label: str | None = DATA.option("Column of classes, by name or number: one ideal each.", None),
     scale: str = DATA.option("minmax (every variable to [-1, 1]) or none.", "minmax"),

@@ -124,7 +124,6 @@ GONE = {
 @takes()
 def build(
     model: str = shared.UNCUT,
-    /,
     *,
     data: str = shared.DATA_SET,
     reading: shared.TrainingReadingOptions,
@@ -252,7 +251,6 @@ def refuse_option(flag: str) -> None:
 @takes()
 def compress(
     model: str = shared.UNCUT,
-    /,
     *,
     data: str = shared.DATA_SET,
     reading: shared.TrainingReadingOptions,

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 @takes(without="seed")
 def reproduce(
     names: list[str] = argument("{experiments}, or all."),
-    /,
     *,
     data: Path | None = DATA.option(
         "Folder with cifar10 and cifar100.", None, shown="none, for digits"
@@ -87,7 +86,6 @@ def reproduce(
 @takes(without="seed device")
 def report(
     results: Path = argument("Folder of results, one JSON file an experiment."),
-    /,
     *,
     out: Path | None = OUTPUT.option(
         "The page.", None, shown="report.html in the folder, report-quick.html of a quick run"

@@ -76,13 +76,14 @@ class Panel(str):
 
 
 DATA, RUNNING, OUTPUT = Panel("Data"), Panel("Running"), Panel("Output")
-argument = Panel("Arguments").option
+ARGUMENTS = Panel("Arguments")
+argument = ARGUMENTS.option
 
 
 def takes(without: str = "") -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Let a command take what its signature describes by :meth:`Panel.option`.
 
-    A parameter of a class of :class:`Options` has an option for every field, but for those named
+    What :data:`ARGUMENTS` describe is given by its place on the line. A parameter of a class of :class:`Options` has an option for every field, but for those named
     in ``without``. What is given changes its default, or else that of the class. A parameter that
     is a dict waits for :func:`spread`, and gets what is given alone.
     """
@@ -91,8 +92,9 @@ def takes(without: str = "") -> Callable[[Callable[..., None]], Callable[..., No
         hints, starts = get_type_hints(command), dict[str, Options]()
         taken = []
         for name, one in inspect.signature(command).parameters.items():
-            default, hint = one.default, hints[name]
+            default, hint, place = one.default, hints[name], one.KEYWORD_ONLY
             if isinstance(default, Field):
+                place = one.POSITIONAL_ONLY if default.metadata["panel"] == ARGUMENTS else place
                 usual = (d for kind, d in DOMAINS.items() if hint in (kind, kind | None))
                 domain, value = default.metadata["domain"] or next(usual), default.default
                 hints[name] = _described(default, domain, _in_words(default, value, domain))
@@ -102,7 +104,7 @@ def takes(without: str = "") -> Callable[[Callable[..., None]], Callable[..., No
                 hints[name], default = spread(starts[name], without.split()), {}
             else:
                 default = {}
-            taken.append(one.replace(default=default))
+            taken.append(one.replace(default=default, kind=place))
         signature = inspect.Signature(taken)
 
         @wraps(command)
@@ -110,8 +112,9 @@ def takes(without: str = "") -> Callable[[Callable[..., None]], Callable[..., No
             bound = signature.bind(*words, **given)
             bound.apply_defaults()
             for name, start in starts.items():
-                bound.arguments[name] = replace(start, **bound.arguments[name])  # type: ignore[type-var]
-            command(*bound.args, **bound.kwargs)
+                changes = bound.arguments[name]
+                bound.arguments[name] = replace(start, **changes)  # type: ignore[type-var]
+            command(**bound.arguments)
 
         vars(call).update(__signature__=signature)
         call.__annotations__ = hints

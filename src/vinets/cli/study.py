@@ -19,7 +19,6 @@ MARGIN_BATCH = 256  # examples
 @takes(without="lambda_1 lambda_2")
 def theory(
     model: str = shared.UNCUT,
-    /,
     *,
     cut: str | int | None = DATA.option(
         shared.CUT_HELP, None, shared.CUTS, shown="that of --vinet"
@@ -102,7 +101,6 @@ def theory(
 @takes()
 def ood(
     net: str = shared.NETWORK,
-    /,
     *,
     data: str = shared.DATA_SET,
     reading: shared.ReadingOptions,
@@ -165,7 +163,6 @@ def ood(
 def explain(
     net: str = argument("A folder of vinets build or vinets compress."),
     image: Path = argument("An image."),
-    /,
     *,
     data: str | None = DATA.option(
         "What the network was trained on: {data formats}.",

@@ -14,7 +14,6 @@ from vinets.core.settings import ExportOptions, FormatOptions, WindowOptions
 @takes(without="size split_seed mean std")
 def cuts(
     model: str = argument("A folder of vinets train, or a name: {networks}."),
-    /,
     *,
     data: str | None = DATA.option("Takes the shape of its inputs: {data formats}.", None),
     shape: tuple[int, ...] | None = shared.SHAPE,
@@ -74,7 +73,6 @@ def cuts(
 @takes()
 def evaluate(
     net: str = shared.NETWORK,
-    /,
     *,
     data: str = shared.DATA_SET,
     reading: shared.ReadingOptions,
@@ -126,7 +124,6 @@ def bench(
         "Folders of vinets build or vinets train, files of vinets export (.onnx), or names: "
         "resnet18."
     ),
-    /,
     *,
     shape: tuple[int, ...] | None = shared.SHAPE,
     batch_sizes: tuple[int, ...] = RUNNING.option(
@@ -178,7 +175,6 @@ def predict(
         None,
         shown="the picture that comes with the network, where one does",
     ),
-    /,
     *,
     top: int = OUTPUT.option("Classes to show.", 3),
     batch_size: int = RUNNING.option("Images at once.", 64),
@@ -220,7 +216,6 @@ def predict(
 @takes()
 def export(
     net: str = argument("A folder of vinets build or vinets train, or a name with --weights."),
-    /,
     *,
     out: Path = OUTPUT.option("File to write; it ends in {export suffixes}."),
     exporting: ExportOptions,
