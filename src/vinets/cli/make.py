@@ -181,8 +181,8 @@ def build(
                 "--views and --project-once are for a backbone that stays as it is. Leave them "
                 "out, or pass --train coefficients."
             )
-        given = {"options": chosen, "recipe": training, "latents": read, "timing": timing}
-        return replace(trial, **given, seed=common.seed)
+        trial = replace(trial, options=chosen, recipe=training, latents=read)
+        return replace(trial, timing=timing, seed=common.seed)
 
     head_trials(trial_of(None), baselines=baselines)  # complains before any work
     opened, split = shared.open_data(model, data, reading, common, uncut=True)

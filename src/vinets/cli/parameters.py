@@ -83,19 +83,20 @@ argument = ARGUMENTS.option
 def takes(without: str = "") -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Let a command take what its signature describes by :meth:`Panel.option`.
 
-    What :data:`ARGUMENTS` describe is given by its place on the line. A parameter of a class of :class:`Options` has an option for every field, but for those named
-    in ``without``. What is given changes its default, or else that of the class. A parameter that
-    is a dict waits for :func:`spread`, and gets what is given alone.
+    What :data:`ARGUMENTS` describe is given by its place on the line. A parameter of a class of
+    :class:`Options` has an option for every field, but for those named in ``without``; what is
+    given changes its default, or else that of the class. A parameter that is a dict waits for
+    :func:`spread`, and gets what is given alone.
     """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         hints, starts = get_type_hints(command), dict[str, Options]()
         taken = []
         for name, one in inspect.signature(command).parameters.items():
-            default, hint, place = one.default, hints[name], one.KEYWORD_ONLY
+            default, hint, placed = one.default, hints[name], False
             if isinstance(default, Field):
-                place = one.POSITIONAL_ONLY if default.metadata["panel"] == ARGUMENTS else place
-                usual = (d for kind, d in DOMAINS.items() if hint in (kind, kind | None))
+                placed = default.metadata["panel"] == ARGUMENTS
+                usual = (domain for of, domain in DOMAINS.items() if hint in (of, of | None))
                 domain, value = default.metadata["domain"] or next(usual), default.default
                 hints[name] = _described(default, domain, _in_words(default, value, domain))
                 default = one.empty if value is MISSING else value
@@ -104,7 +105,8 @@ def takes(without: str = "") -> Callable[[Callable[..., None]], Callable[..., No
                 hints[name], default = spread(starts[name], without.split()), {}
             else:
                 default = {}
-            taken.append(one.replace(default=default, kind=place))
+            kind = one.POSITIONAL_ONLY if placed else one.KEYWORD_ONLY
+            taken.append(one.replace(default=default, kind=kind))
         signature = inspect.Signature(taken)
 
         @wraps(command)

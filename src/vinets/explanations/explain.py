@@ -201,8 +201,8 @@ def explain(
         first, second = (torch.tensor([k], device=device) for k in (answer, rival))
         pixels = integrated_gradients(net, inputs, first, second)[0]
         found["pixels"] = pixels.cpu().double().numpy()
-        known = net.record.preprocessing
-        used = Preprocessing.from_dict(known) if known else getattr(source, "preprocessing", None)
+        own, other = net.record.preprocessing, getattr(source, "preprocessing", None)
+        used = other if own is None else Preprocessing.from_dict(own)
         if used is not None and inputs.shape[1] in (1, 3):
             mean, std = (inputs.new_tensor(m)[:, None, None] for m in (used.mean, used.std))
             shown = (inputs[0] * std + mean).clamp(0, 1)
