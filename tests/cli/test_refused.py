@@ -32,7 +32,7 @@ REFUSED = [
     ("cuts {vinet}", "is cut already"),
     (f"evaluate digits_cnn {DIGITS}", "train --model digits_cnn --data digits --out out/uncut"),
     (f"evaluate resnet18 {DIGITS} --weights nothing.safetensors", "--recipe cifar10-resnet18 --"),
-    (f"evaluate {{base}} {DIGITS} --part all", "'test', 'train'"),
+    (f"evaluate {{base}} {DIGITS} --part all", "--part must be 'test' or 'train'."),
     ("evaluate {base} --data {d}/X.npy,{d}/y.npy", "knows 10 classes, and X has 3"),
     ("bench {base} {base}", "given twice"),
     ("bench digits_cnn", "Pass the shape"),

@@ -115,8 +115,6 @@ def parse(words: Sequence[str]) -> Call:
 
     app = program(words[0] if words else "")
     app.config = (read_config,)
-    if is_bare(words):
-        words = [*words, "--help"]
     try:
         command, bound, _ = app.parse_args(list(words), exit_on_error=False, print_error=False)
     except cyclopts.UnknownOptionError as error:
@@ -125,19 +123,14 @@ def parse(words: Sequence[str]) -> Call:
     return Call(command, bound, arguments)
 
 
-def is_bare(words: Sequence[str]) -> bool:
-    """Return whether a line says nothing but a command: it gets its help."""
-    return len(words) < 2 and not any(word.startswith("-") for word in words)
-
-
 def run(words: Sequence[str]) -> int:
     """Carry out a line, and return its exit code: what goes wrong is one sentence on stderr."""
-    call = None
+    call, bare = None, len(words) < 2 and not any(word.startswith("-") for word in words)
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("always", category=DoubtWarning)
             warnings.showwarning = _show_warning(warnings.showwarning)
-            call = parse(words)
+            call = parse([*words, "--help"] if bare else words)  # a command alone gets its help
             call.command(*call.bound.args, **call.bound.kwargs)
         sys.stdout.flush()
         out = call.bound.arguments.get("out")
@@ -157,7 +150,7 @@ def run(words: Sequence[str]) -> int:
             raise
         print(f"Error: {as_written(text, call.arguments if call else ())}", file=sys.stderr)
         return REFUSED
-    return REFUSED if is_bare(words) else 0
+    return REFUSED if bare else 0
 
 
 def _show_warning(usual: Callable[..., Any]) -> Callable[..., Any]:

@@ -182,12 +182,11 @@ class ReadingOptions(Options):
         words: list[str] = []
         for one in fields(kind or self):
             value, name = getattr(self, one.name), flag_of(one)
-            if isinstance(value, tuple):
-                value = ",".join(f"{number:g}" for number in value)
             if isinstance(value, bool):
                 words.append(name if value else f"--no-{name.removeprefix('--')}")
             elif value != one.default:
-                words += [name, str(value)]
+                numbers = value if isinstance(value, tuple) else ()
+                words += [name, ",".join(f"{number:g}" for number in numbers) or str(value)]
         return tuple(words)
 
 

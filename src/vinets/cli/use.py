@@ -8,6 +8,7 @@ from pathlib import Path
 from vinets import pretrained
 from vinets.cli import shared
 from vinets.cli.parameters import DATA, OUTPUT, RUNNING, argument, takes
+from vinets.core.options import choice
 from vinets.core.settings import ExportOptions, FormatOptions, WindowOptions
 
 
@@ -76,7 +77,7 @@ def evaluate(
     *,
     data: str = shared.DATA_SET,
     reading: shared.ReadingOptions,
-    part: str = DATA.option("Part of the data: test or train.", "test"),
+    part: str = DATA.option("Part of the data.", "test", choice("test", "train")),
     batch_size: int = DATA.option("Examples at once.", 512),
     common: shared.CommonOptions,
 ) -> None:
@@ -90,12 +91,10 @@ def evaluate(
 
     Example: vinets evaluate out/small@net.py:MyNet --data digits
     """
-    from vinets.core.checks import one_of
     from vinets.measure import evaluate as measure
     from vinets.measure.doubt import warn_of_low_accuracy
 
     device = common.start()
-    one_of("vinets", "part", part, ("test", "train"))
     opened, split = shared.open_data(net, data, reading, common)
     source = split.test if part == "test" else split.train
     classes = list(opened.classes or source.classes)
