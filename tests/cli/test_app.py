@@ -121,6 +121,7 @@ def test_the_help_of_a_command_has_an_example_and_its_options(call, command):
     names = [*OPTIONS[command].split(), "json", "quiet", "config"]
     assert [name for name in names if not re.search(rf"--{name}\b", done.out)] == []
     assert not re.search(r"\{[a-z ]+\}", done.out)
+    assert ("─ Arguments ─" in done.out) == (command != "train")
     bare = call(command)
     assert (bare.code, bare.out) == (2, done.out)
 
