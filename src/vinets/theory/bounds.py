@@ -62,11 +62,8 @@ ROUNDING = 1e-9  # relative excess over a bound that rounding may cause where it
 
 def subsets(degree: int) -> NDArray[np.bool_]:
     """List the non-empty subsets of ``degree`` elements, smallest first: (2^d - 1, d) masks."""
-    masks = np.zeros((2**degree - 1, degree), dtype=np.bool_)
     members = (c for size in range(1, degree + 1) for c in combinations(range(degree), size))
-    for mask, chosen in zip(masks, members, strict=True):
-        mask[list(chosen)] = True
-    return masks
+    return np.array([[i in chosen for i in range(degree)] for chosen in members])
 
 
 def inex_signs(degree: int) -> NDArray[np.int64]:
@@ -143,19 +140,12 @@ class InExEncoding:
     coefficients: Tensor  # W_C (N, S), float64
     constants: Tensor  # b (N,), float64
 
-    @property
-    def degree(self) -> int:
-        """The highest degree ``d`` of a term."""
-        return int(self.terms.degrees.max())
-
     def activate(self, sums: Tensor) -> Tensor:
         """Apply the stacked activations: (m, s) to the values (m, S) of the terms."""
-        values, start = [], 0
+        values = []
         for degree, block in enumerate(self.terms.blocks[1:], 1):
-            width = len(block) * (2**degree - 1)
-            part = sums[:, start : start + width].reshape(len(sums), len(block), 2**degree - 1)
-            values.append(inex(part, degree))
-            start += width
+            part, sums = sums.tensor_split([len(block) * (2**degree - 1)], dim=1)
+            values.append(inex(part.unflatten(1, (len(block), 2**degree - 1)), degree))
         return torch.cat(values, dim=1)
 
     def evaluate(self, points: Tensor) -> Tensor:
@@ -248,14 +238,13 @@ def kappa(
     Examples
     --------
     >>> one, two, four = (LayerNorms("", norm, norm) for norm in (1.0, 2.0, 4.0))
-    >>> kappa([one], [one, four], [two, one])
+    >>> round(kappa([one], [one, four], [two, one]), 9)
     0.5
     """
     if not kept and not removed:
         raise parameter_error("kappa", "removed", "the layers of an uncut network", [])
     before, after = Complexity((*kept, *removed)), Complexity((*kept, *added))
-    products = Complexity(tuple(added)).product / Complexity(tuple(removed)).product
-    return products * (after.total / before.total) ** 1.5
+    return 10.0 ** (after.log10_R - before.log10_R)
 
 
 @dataclass(frozen=True)
@@ -275,11 +264,7 @@ class PolynomialSize:
 
     @property
     def lemmas(self) -> tuple[float, float, float, float]:
-        r"""Bound norm and ratio of W_M and of W_C.
-
-        These are :math:`2^{d/2} d \sqrt{S}`, :math:`2^d S`, :math:`\sqrt{N} \tau` and
-        :math:`N \sqrt{S}`, with :math:`\|W^T\|_{2,1} / \|W\|_2` as the ratio.
-        """
+        """Norm and ratio of W_M and of W_C, each at most this; see the module's text."""
         d, root = self.degree, math.sqrt(self.monomials)
         first = 2 ** (d / 2) * d * root, float(2**d * self.monomials)
         return *first, math.sqrt(self.polynomials) * self.tau, self.polynomials * root
@@ -291,8 +276,9 @@ class PolynomialSize:
         of it in the complexity.
         """
         sums, _, coefficients, _ = self.lemmas
-        proved = sums * coefficients * lambda_1
-        return proved if constant == "proved" else 2 ** (self.degree / 2) * proved
+        return (
+            sums * coefficients * lambda_1 * (2 ** (self.degree / 2) if constant == "stated" else 1)
+        )
 
     def sum_of_ratios(self, lambda_2: float) -> float:
         r"""Bound :math:`(2^d S)^{2/3} + (N \sqrt{S})^{2/3} + \lambda_2^{2/3}` on the sum."""
@@ -380,7 +366,7 @@ def polynomial_bounds(polynomials: Polynomials, final: Tensor | None = None) -> 
         raise parameter_error("polynomial_bounds", "final", accepted, tuple(final.shape))
     # The smallest tau with which the bounds hold for these very rows.
     tau = float(matrix.abs().sum(dim=1).max())
-    size = PolynomialSize(encoded.degree, len(encoded.terms), len(matrix), tau)
+    size = PolynomialSize(int(encoded.terms.degrees.max()), len(encoded.terms), len(matrix), tau)
     return PolynomialBounds(
         size,
         matrix_norms(encoded.sums, "W_M", lipschitz=float(size.degree)),

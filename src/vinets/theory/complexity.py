@@ -60,37 +60,34 @@ def layer_norms(layer: Layer, tolerance: float = 1e-4, seed: int = 0) -> LayerNo
     else:
         found = spectral_norm(operator, shape, tolerance, seed)
         two_one += layer.carried
-    value, upper = found.value, min(found.upper, cheap)
+    norms = [found.value, min(found.upper, cheap), cheap]
     # The identity beside the operator; its norms are closed forms.
     if role == "carry":
-        value, upper, cheap = (max(norm, 1.0) for norm in (value, upper, cheap))
+        norms = [max(norm, 1.0) for norm in norms]
     elif role in ("fork", "join") and layer.shortcut is None:
-        value, upper, cheap = (math.hypot(norm, 1.0) for norm in (value, upper, cheap))
+        norms = [math.hypot(norm, 1.0) for norm in norms]
     if role == "join":
         two_one = float((rows.square() + 1).sqrt().sum())
+    value, upper, cheap = norms
     # Where both agree but for rounding, the bound must not lie below the value.
-    upper = max(value, upper)
-    return LayerNorms(
-        layer.name, value, two_one, layer.lipschitz, cheap, upper, found.converged, role
-    )
+    bounds = cheap, max(value, upper)
+    return LayerNorms(layer.name, value, two_one, layer.lipschitz, *bounds, found.converged, role)
 
 
 @dataclass(frozen=True)
 class HeadNorms:
-    r"""The layers of a head, from the latents to the logits.
-
-    ``variables_bound`` bounds the absolute values of the polynomials' variables, whatever the
-    input. The theorem assumes 1. Above, the InEx activation has the Lipschitz constant
-    :math:`d\,B^{d-1}` instead of :math:`d`; see :meth:`guaranteed`.
-    """
+    """The layers of a head, from the latents to the logits."""
 
     layers: tuple[LayerNorms, ...]
     sizes: tuple[int, ...]  # how many numbers enter the head, and how many every layer returns
     bounds: PolynomialBounds | None = None  # at one position, for a head of polynomials
-    variables_bound: float = 1.0
+    variables_bound: float = 1.0  # B, of the variables of polynomials, whatever the input
 
     def guaranteed(self) -> tuple[LayerNorms, ...]:
-        """Return the layers with Lipschitz constants that hold for variables beyond 1, too."""
+        r"""Return the layers with Lipschitz constants that hold for variables beyond 1, too.
+
+        The InEx activation then has :math:`d\,B^{d-1}` instead of :math:`d`.
+        """
         if self.bounds is None or self.variables_bound <= 1:
             return self.layers
         growth = self.variables_bound ** (self.bounds.size.degree - 1)
@@ -102,27 +99,25 @@ class HeadNorms:
 
 @torch.no_grad()
 def head_norms(head: Head, shape: tuple[int, int]) -> HeadNorms:
-    """Compute the norms of every layer of ``head`` on latents of C channels at P positions.
+    """Compute the norms of every layer of a head on latents of C channels at P positions.
 
-    The head is not changed. A copy is folded first, so that batch normalisation counts in the
-    matrices around it.
+    It is not changed, and folded first: batch normalisation counts in the matrices around it.
     """
     maps = head.folded().double().cpu().maps(shape)
     layers = [_norms(each) for each in maps.before]
     sizes = [shape[0] * shape[1], *(len(each.matrix) * each.copies for each in maps.before)]
-    bounds, reach = None, 1.0
-    if maps.polynomials is not None:
-        positions, reach = maps.polynomials.positions, maps.polynomials.reach
-        encoded = encode_polynomials(maps.polynomials.layer)
-        bounds = polynomial_bounds(encoded, maps.polynomials.weight)
+    bounds, reach, polynomials = None, 1.0, maps.polynomials
+    if polynomials is not None:
+        positions, reach = polynomials.positions, polynomials.reach
+        encoded = encode_polynomials(polynomials.layer)
+        bounds = polynomial_bounds(encoded, polynomials.weight)
         for layer in (bounds.sums, bounds.coefficients):
             layers.append(replace(layer, two_one=layer.two_one * positions))
         sizes += [positions * encoded.sums.shape[0], positions * len(encoded.coefficients)]
     layers.append(_norms(maps.final))
-    sizes.append(len(maps.final.matrix))
     if maps.path is not None:
         layers = _around(layers, maps.before[0], maps.final, maps.path)
-    return HeadNorms(tuple(layers), tuple(sizes), bounds, reach)
+    return HeadNorms(tuple(layers), (*sizes, len(maps.final.matrix)), bounds, reach)
 
 
 def _norms(linear: LinearMap) -> LayerNorms:
@@ -150,10 +145,8 @@ def _around(
     # To nine digits, because heads are small and their other norms are exact.
     found = stacked_norm([top, lambda z: path @ z], (matrix.shape[-1],), 1e-9)
     two_one = float(rows.sum() + path.norm(dim=1).sum())
-    fork = LayerNorms(
-        first.name, found.value, two_one, upper=found.upper, converged=found.converged, role="fork"
-    )
-    stacked = [fork]
+    known = {"upper": found.upper, "converged": found.converged, "role": "fork"}
+    stacked = [LayerNorms(first.name, found.value, two_one, **known)]  # type: ignore[arg-type]
     for layer in layers[1:-1]:
         spectral, two_one = max(1.0, layer.spectral), layer.two_one + len(path)
         stacked.append(replace(layer, spectral=spectral, two_one=two_one, role="carry"))

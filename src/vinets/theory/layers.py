@@ -45,14 +45,12 @@ from vinets.theory.norms import LinearLayer
 NORMALISATIONS = (nn.BatchNorm1d, nn.BatchNorm2d)
 SUMS = (operator.add, operator.iadd, torch.add)
 
-# Lipschitz constants, for the Euclidean norm of one example in eval mode.
-ONE: tuple[type[nn.Module], ...] = (nn.ReLU, nn.ReLU6, nn.Tanh, nn.Hardtanh, nn.Softplus)
-ONE += (nn.Flatten, nn.Identity, nn.Dropout, nn.Dropout2d)
-ONE_BY_NAME = {"relu", "relu_", "tanh", "tanh_", "abs", "absolute", "flatten", "contiguous"}
-ONE_BY_NAME |= {"dropout", "view", "reshape", "squeeze"}
-SLOPES: dict[type[nn.Module], float] = {nn.GELU: 1.13, nn.SiLU: 1.1}  # rounded upwards
-AVERAGES = (nn.AvgPool2d, nn.AdaptiveAvgPool2d)
-AVERAGES_BY_NAME: dict[str, Callable[..., Any]] = {
+# Lipschitz constants, for the Euclidean norm of one example in eval mode, by name.
+ONE = {"ReLU", "ReLU6", "Tanh", "Hardtanh", "Softplus", "Flatten", "Identity", "Dropout"}
+ONE |= {"Dropout2d", "relu", "relu_", "tanh", "tanh_", "abs", "absolute", "flatten", "contiguous"}
+ONE |= {"dropout", "view", "reshape", "squeeze"}
+LIPSCHITZ = dict.fromkeys(ONE, 1.0) | {"GELU": 1.13, "SiLU": 1.1}  # rounded upwards
+AVERAGES: dict[str, Callable[..., Any]] = {
     "avg_pool2d": F.avg_pool2d,
     "adaptive_avg_pool2d": F.adaptive_avg_pool2d,
     "mean": torch.mean,
@@ -78,10 +76,9 @@ class Layer:
 
 
 def read_layers(network: nn.Module, example: Tensor) -> list[Layer]:
-    """Read ``network`` as a sequence of layers; see the module's text for the rules.
+    """Read ``network``, which torch.fx can trace, as a sequence of layers in eval mode.
 
-    The network is one that :mod:`torch.fx` can trace. It is not changed, and counts in eval mode.
-    The example, a batch of inputs, fixes the sizes; one is enough.
+    It is not changed. The example, a batch of inputs, fixes the sizes; one is enough.
 
     Examples
     --------
@@ -112,14 +109,11 @@ def read_layers(network: nn.Module, example: Tensor) -> list[Layer]:
         node = source
     reader = _Reader(dict(traced.named_modules()))
     for node, paths in reversed(steps):
-        if paths:
-            reader.read_block(node, *paths)
-        else:
-            reader.read(node)
-    layers = reader.layers
-    if not layers:
+        reader.read(node, *paths)
+    if not reader.layers:
         raise ValueError("spectral complexity needs a network with a linear layer. Got none.")
-    return [replace(layers[0], lipschitz=reader.before * layers[0].lipschitz), *layers[1:]]
+    first, *others = reader.layers
+    return [replace(first, lipschitz=reader.before * first.lipschitz), *others]
 
 
 def _block(total: fx.Node) -> tuple[list[list[fx.Node]], fx.Node]:
@@ -155,15 +149,16 @@ class _Reader:
     """
 
     def __init__(self, modules: dict[str, nn.Module]) -> None:
-        self.modules = modules
+        self.modules, self.before = modules, 1.0
         self.layers: list[Layer] = []
-        self.before = 1.0
         self.bare: fx.Node | None = None
 
-    def read(self, node: fx.Node) -> None:
-        """Read one step, which is no sum."""
+    def read(self, node: fx.Node, *paths: list[fx.Node]) -> None:
+        """Read one step, or the sum at the end of the ``paths`` of a residual block."""
         module = self.modules.get(str(node.target)) if node.op == "call_module" else None
-        if isinstance(module, nn.Linear | nn.Conv2d):
+        if paths:
+            self._read_block(node, *paths)
+        elif isinstance(module, nn.Linear | nn.Conv2d):
             shapes = _shape(_source(node)), _shape(node)
             self.layers.append(Layer(str(node.target), deepcopy(module).double(), *shapes))
             self.bare = node
@@ -171,13 +166,12 @@ class _Reader:
             self._normalise(node, module)
             self.bare = node
         else:
-            constant = _lipschitz_constant(node, module)
+            constant, self.bare = _lipschitz_constant(node, module), None
             if self.layers:
                 last = self.layers[-1]
                 self.layers[-1] = replace(last, lipschitz=constant * last.lipschitz)
             else:
                 self.before *= constant
-            self.bare = None
 
     def _normalise(self, node: fx.Node, module: nn.BatchNorm1d | nn.BatchNorm2d) -> None:
         if module.running_var is None:
@@ -200,7 +194,7 @@ class _Reader:
             diagonal.weight.data = gain.reshape(-1, 1, 1, 1)
             self.layers.append(Layer(str(node.target), diagonal, size, size))
 
-    def read_block(self, total: fx.Node, beside: list[fx.Node], along: list[fx.Node]) -> None:
+    def _read_block(self, total: fx.Node, beside: list[fx.Node], along: list[fx.Node]) -> None:
         """Read a residual block by the rule ``stacked``."""
         branch, shortcut = self._chain(along), self._chain(beside)
         if branch is None or shortcut is None or len(branch) < 2 or len(shortcut) > 1:
@@ -241,27 +235,23 @@ def _is_sum(node: fx.Node) -> bool:
 def _lipschitz_constant(node: fx.Node, module: nn.Module | None) -> float:
     """Return the Lipschitz constant of a node that is no linear layer."""
     shape = _shape(_source(node))
-    if module is not None:
-        name, kind = str(node.target), type(module).__name__
-        if isinstance(module, ONE):
-            return 1.0
-        if isinstance(module, nn.LeakyReLU):
+    name, kind = str(node.target), type(module).__name__
+    match module:
+        case nn.LeakyReLU():
             return max(1.0, abs(module.negative_slope))
-        if isinstance(module, nn.ELU):
+        case nn.ELU():
             return max(1.0, module.alpha)
-        if isinstance(module, AVERAGES):
+        case nn.AvgPool2d() | nn.AdaptiveAvgPool2d():
             return average_pool_constant(module, shape)
-        if isinstance(module, nn.MaxPool2d):
+        case nn.MaxPool2d():
             return max_pool_constant(module, shape)
-        if type(module) in SLOPES:
-            return SLOPES[type(module)]
-    else:
-        name, kind = node.name, getattr(node.target, "__name__", str(node.target))
-        if kind in AVERAGES_BY_NAME:
-            pool = AVERAGES_BY_NAME[kind]
-            return average_pool_constant(lambda x: pool(x, *node.args[1:], **node.kwargs), shape)
-        if kind in ONE_BY_NAME:
-            return 1.0
+        case None:
+            name, kind = node.name, getattr(node.target, "__name__", str(node.target))
+            if pool := AVERAGES.get(kind):
+                args = node.args[1:], node.kwargs
+                return average_pool_constant(lambda x: pool(x, *args[0], **args[1]), shape)
+    if kind in LIPSCHITZ:
+        return LIPSCHITZ[kind]
     raise ValueError(
         f"spectral complexity is defined for linear and Conv2d layers with batch normalisation, "
         f"Lipschitz activations, pooling and sums of residual blocks. Got {kind} at {name!r} "

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -83,13 +83,8 @@ class Complexity:
         return [layer.lipschitz * layer.spectral for layer in self.layers]
 
     @property
-    def product(self) -> float:
-        """Product of Lipschitz constants and spectral norms."""
-        return math.prod(self.factors)
-
-    @property
     def log10_product(self) -> float:
-        """Decimal logarithm of the product, finite where that overflows."""
+        """Decimal logarithm of their product, finite where that overflows."""
         # fsum, so that the order of the layers does not show in the last digits.
         factors = self.factors
         return math.fsum(map(math.log10, factors)) if all(f > 0 for f in factors) else -math.inf
@@ -112,7 +107,7 @@ class Complexity:
         # Far inside of the range of floats, as the product alone may be larger or smaller than R.
         if abs(log) > 300:  # minus infinity where a layer is zero
             return math.inf if log > 0 else 0.0
-        return self.product * float(self.total**1.5)
+        return math.prod(self.factors) * float(self.total**1.5)
 
     @property
     def shares(self) -> tuple[float, ...]:
@@ -123,9 +118,8 @@ class Complexity:
     def to_dict(self) -> dict[str, Any]:
         """Return plain numbers and names, for JSON."""
         parts = zip(self.layers, self.shares, strict=True)
-        layers = [asdict(layer) | {"share": part} for layer, part in parts]
-        facts = {"R": self.R, "log10_R": self.log10_R, "residual_rule": "stacked", "layers": layers}
-        return dict(as_plain(facts))
+        facts = {"R": self.R, "log10_R": self.log10_R, "residual_rule": "stacked"}
+        return dict(as_plain(facts | {"layers": [vars(one) | {"share": s} for one, s in parts]}))
 
 
 @dataclass(frozen=True)
@@ -142,9 +136,6 @@ def spectral_norm(
     layer: LinearLayer, input_shape: tuple[int, ...], tolerance: float = 1e-4, seed: int = 0
 ) -> SpectralNorm:
     """Find the largest singular value of a linear or convolutional layer.
-
-    Circular convolutions of stride 1 that keep the size of their input are diagonalised by the
-    Fourier transform. All else goes through :func:`largest_singular_value`.
 
     The layer has any stride, dilation and groups, and zero or circular padding; ``input_shape`` is
     that of one example: (channels, height, width), or (..., features).
@@ -163,7 +154,8 @@ def spectral_norm(
         and layer.stride == (1, 1)
         and rows.shape[1:] == input_shape[1:]
     ):
-        # One channel matrix a frequency; half of the frequencies are conjugates of the others.
+        # The Fourier transform diagonalises it, with one channel matrix a frequency; half of the
+        # frequencies are conjugates of the others.
         spectrum = torch.fft.rfft2(_kernel_on_torus(layer, input_shape))
         outputs, inputs = spectrum.shape[:2]
         matrices = spectrum.reshape(layer.groups, outputs // layer.groups, inputs, -1)
@@ -222,21 +214,20 @@ def kernel_bound(layer: LinearLayer) -> float:
 
 def linear_map(layer: LinearLayer, input_shape: tuple[int, ...]) -> Callable[[Tensor], Tensor]:
     """Return the layer without its bias, in float64, as a map of one example."""
+    if not isinstance(layer, nn.Linear | nn.Conv2d):
+        accepted = "an nn.Linear or an nn.Conv2d"
+        raise parameter_error("linear_map", "layer", accepted, type(layer).__name__)
+    weight = _weight(layer)
     if isinstance(layer, nn.Linear):
         accepted, fits = f"(..., {layer.in_features})", input_shape[-1:] == (layer.in_features,)
-    elif isinstance(layer, nn.Conv2d):
-        if layer.padding_mode not in ("zeros", "circular"):
-            mode = layer.padding_mode
+    else:
+        if (mode := layer.padding_mode) not in ("zeros", "circular"):
             raise parameter_error("linear_map", "layer", "padded with zeros or circular", mode)
         accepted = f"({layer.in_channels}, height, width)"
         fits = len(input_shape) == 3 and input_shape[0] == layer.in_channels
-    else:
-        accepted = "an nn.Linear or an nn.Conv2d"
-        raise parameter_error("linear_map", "layer", accepted, type(layer).__name__)
     if not fits:
         remedy = "Give the shape of one example, without the batch."
         raise parameter_error("linear_map", "input_shape", accepted, tuple(input_shape), remedy)
-    weight = _weight(layer)
     if isinstance(layer, nn.Linear):
         return lambda x: F.linear(x, weight)
     # As the layer does itself, but in float64 without a bias; circular padding needs a batch.

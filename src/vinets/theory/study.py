@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
@@ -135,15 +136,8 @@ class MarginBound:
         """Run a classifier over examples, and keep their margins and the norm of the inputs.
 
         The network returns logits (b, K), or an object with such ``logits``. It runs in eval mode
-        without gradients where it lies; its training flags stay as they were. For the corollary
-        the batches are the training examples, each once and not augmented.
-
-        Examples
-        --------
-        >>> batch = torch.tensor([[3.0, 4.0]]), torch.tensor([1])
-        >>> bound = MarginBound.measure(nn.Identity(), [batch], log10_R=0.0, width=2)
-        >>> bound.margins.tolist(), bound.input_norm
-        ([1.0], 5.0)
+        where it lies; its training flags stay as they were. For the corollary the batches are the
+        training examples, each once and not augmented.
         """
         parts, square, device = [torch.empty(0)], 0.0, device_of(network)
         with evaluating(network):
@@ -170,12 +164,11 @@ class MarginBound:
 
     def quantiles(self, q: Numbers) -> Numbers:
         """Return the smallest margin in the sample whose loss is at least ``q``, in [0, 1]."""
-        wanted = np.asarray(q, dtype=np.float64)
-        if not np.all((wanted >= 0) & (wanted <= 1)):
+        if not np.all((np.asarray(q) >= 0) & (np.asarray(q) <= 1)):
             raise parameter_error("MarginBound.quantiles", "q", "from 0 to 1", q)
         # The same division as in loss(), so that loss(quantiles(q)) >= q holds to the last digit.
         losses = np.arange(1, len(self.margins) + 1) / len(self.margins)
-        return _like_numbers(self.margins[np.searchsorted(losses, wanted)])
+        return _like_numbers(self.margins[np.searchsorted(losses, q)])
 
     @property
     def error(self) -> float:
@@ -193,8 +186,8 @@ class MarginBound:
             raise parameter_error("MarginBound", "gamma", "positive", gamma)
         power = 1.0 if self.form == "theorem" else 0.5
         size = math.log10(self.input_norm) - power * math.log10(len(self.margins))
-        width = math.log10(math.log(self.width))
-        return _like_numbers(size + self.log10_R + width - np.log10(gamma))
+        size += self.log10_R + math.log10(math.log(self.width))
+        return _like_numbers(size - np.log10(gamma))
 
     def complexity_term(self, gamma: Numbers) -> Numbers:
         r"""Return :math:`\|X\|_{2,2} R \ln(\omega) / (\gamma m)`, or the printed form of it."""
@@ -206,11 +199,7 @@ class MarginBound:
 
     @property
     def normalised(self) -> NDArray[np.float64]:
-        r"""The margins :math:`\gamma m / (\|X\|_{2,2} R)`, sorted.
-
-        They stay the same when the last layer is multiplied by a number, and so margins of
-        different networks have one unit.
-        """
+        r"""The sorted :math:`\gamma m / (\|X\|_{2,2} R)`, free of the scale of the last layer."""
         R = float(_power(self.log10_R))
         if not 0 < R < math.inf:
             remedy = "Where R overflows, ratio_to() works in logarithms."
@@ -223,13 +212,6 @@ class MarginBound:
         Each network has its own margin :math:`\gamma`, at which the loss is the smallest one of
         ``quantile`` or more that both networks attain. Then only the complexity terms differ, and
         the constant that the O(.) hides cancels. Below 1, the corollary favours this network.
-
-        Examples
-        --------
-        >>> near = MarginBound([1.0, 2.0], log10_R=3.0, input_norm=1.0, width=10)
-        >>> far = MarginBound([4.0, 8.0], log10_R=3.0, input_norm=1.0, width=10)
-        >>> round(near.ratio_to(far), 9)
-        4.0
         """
         # Norms of the same examples, added up in another order, may differ in the last digits.
         norms = math.isclose(self.input_norm, other.input_norm, rel_tol=1e-6)
@@ -240,6 +222,8 @@ class MarginBound:
                 f"{mine} and {theirs} examples, input norms {self.input_norm:g} and "
                 f"{other.input_norm:g}, and the forms {self.form!r} and {other.form!r}."
             )
+        if other.log10_R == -math.inf:
+            raise ValueError("Nothing compares with a network of spectral complexity 0.")
         owner = "MarginBound.ratio_to"
         if not 0 <= quantile <= 1:
             raise parameter_error(owner, "quantile", "from 0 to 1", quantile)
@@ -250,32 +234,24 @@ class MarginBound:
         if min(own, others) <= 0:
             accepted = "one at which both networks have a positive margin"
             raise parameter_error(owner, "quantile", accepted, quantile, "Choose a larger one.")
-        if other.log10_R == -math.inf:
-            raise ValueError("Nothing compares with a network of spectral complexity 0.")
-        difference = self.log10_complexity_term(own) - other.log10_complexity_term(others)
-        return float(_power(difference))
+        return float(_power(self.log10_complexity_term(own) - other.log10_complexity_term(others)))
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON: some quantiles, and a curve of the loss at even ones."""
         gammas, median = self.quantiles(np.linspace(0, 1, CURVE_POINTS)), self.quantiles(0.5)
         at_median = self.log10_complexity_term(median) if median > 0 else None
-        return {
-            "margins": {
-                "examples": len(self.margins),
-                "error": self.error,
-                "mean": float(self.margins.mean()),
-                "smallest": float(self.margins[0]),
-                "quantiles": {str(q): self.quantiles(q) for q in QUANTILES},
-                "largest": float(self.margins[-1]),
-            },
-            "curve": {"gamma": gammas.tolist(), "loss": self.loss(gammas).tolist()},
-            "log10_R": self.log10_R,
-            "input_norm": self.input_norm,
-            "width": self.width,
-            "delta": self.delta,
-            "log10_complexity_at_median": at_median,
-            "confidence": self.confidence_term,
+        margins = {
+            "examples": len(self.margins),
+            "error": self.error,
+            "mean": float(self.margins.mean()),
+            "smallest": float(self.margins[0]),
+            "quantiles": {str(q): self.quantiles(q) for q in QUANTILES},
+            "largest": float(self.margins[-1]),
         }
+        curve = {"gamma": gammas.tolist(), "loss": self.loss(gammas).tolist()}
+        facts = {**vars(self), "margins": margins, "curve": curve}
+        del facts["form"]  # bounds are in the form of the theorem, where they are written
+        return facts | {"log10_complexity_at_median": at_median, "confidence": self.confidence_term}
 
 
 def _power(logarithm: ArrayLike) -> NDArray[np.float64]:
@@ -302,10 +278,9 @@ class Corollary:
         The constant of the O(.) cancels. None where a margin at this quantile is not positive.
         """
         # Too small a margin is a finding here, not a mistake of the caller.
-        try:
+        with suppress(ValueError):
             return self.network.ratio_to(self.uncut, quantile)
-        except ValueError:
-            return None
+        return None
 
 
 @dataclass(frozen=True, eq=False)
@@ -328,30 +303,27 @@ class Study:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, for JSON."""
-        facts: dict[str, Any] = {
-            "cut": self.cut,
-            "uncut": self.uncut.to_dict(),
-            "kept": [layer.name for layer in self.split.kept],
-            "removed": [layer.name for layer in self.split.removed],
-            "log10_kappa": self.log10_kappa,
-            "network": None,
-            "advice": self.advice.to_dict(),
-            "corollary": None,
-        }
+        network = corollary = None
         if self.network is not None:
             bounds = self.network.head.bounds
-            facts["network"] = self.network.whole.to_dict() | {
+            network = self.network.whole.to_dict() | {
                 "log10_R_guaranteed": self.network.guaranteed.log10_R,
                 "variables_bound": self.network.head.variables_bound,
                 "bounds": bounds and as_plain(bounds) | {"holds": bounds.holds},
             }
         if self.corollary is not None:
-            facts["corollary"] = {
-                "uncut": self.corollary.uncut.to_dict(),
-                "network": self.corollary.network.to_dict(),
-                "ratios": {str(q): self.corollary.ratio(q) for q in RATIO_QUANTILES},
-            }
-        return facts
+            corollary = {name: side.to_dict() for name, side in vars(self.corollary).items()}
+            corollary["ratios"] = {str(q): self.corollary.ratio(q) for q in RATIO_QUANTILES}
+        return {
+            "cut": self.cut,
+            "uncut": self.uncut.to_dict(),
+            "kept": [layer.name for layer in self.split.kept],
+            "removed": [layer.name for layer in self.split.removed],
+            "log10_kappa": self.log10_kappa,
+            "network": network,
+            "advice": self.advice.to_dict(),
+            "corollary": corollary,
+        }
 
 
 @flat(advising=AdviceOptions)
@@ -380,9 +352,8 @@ def study(
         Starts a pass over (inputs, labels), best the training data without augmentation; for the
         corollary, which also needs ``network``.
     components : int, default=128
-        Without a ``network``, the advice assumes a projection to this many principal components,
-        which are orthonormal: norms 1 and ``components``. A rescaling in front of it depends on
-        the data, so it counts only with a ``network``.
+        Without a ``network``, the advice assumes a projection to this many principal components.
+        A rescaling in front of it depends on the data, so it counts only with a ``network``.
     advising
         As for :func:`vinets.theory.advisor.advise`; the fields are keywords here, too.
 
@@ -394,12 +365,7 @@ def study(
     ['conv3', 'conv4', 'fc']
     """
     name = resolve_cut(model, cut, example)
-    if network is not None and network.record.cut != name:
-        raise ValueError(
-            f"the network is cut at {network.record.cut!r}, and the study is of {name!r}. Pass "
-            "the cut of the network."
-        )
-    uncut, behind = spectral_complexity(model, example, seed=seed), None
+    uncut, behind, corollary = spectral_complexity(model, example, seed=seed), None, None
     if network is None:
         backbone = truncate(model, name, example)
         truncated = spectral_complexity(backbone, example, seed=seed)
@@ -409,16 +375,20 @@ def study(
         # Principal components are a matrix of orthonormal rows, no more than there are latents.
         before = [LayerNorms("projection", 1.0, float(min(components, latents[0].numel())))]
     else:
+        if network.record.cut != name:
+            raise ValueError(
+                f"the network is cut at {network.record.cut!r}, and the study is of {name!r}. Pass "
+                "the cut of the network."
+            )
         behind = cut_complexity(network, example, seed=seed)
         truncated = behind.backbone
         # The bound on kappa replaces the head from the polynomials on; a baseline has none.
         names = [layer.name for layer in behind.head.layers]
         before = list(behind.head.layers[: names.index("W_M")] if "W_M" in names else ())
-    split = split_at(uncut, truncated, before)
     with evaluating(model):
         classes = logits_of(call(model, example[:1])).shape[1]
+    split = split_at(uncut, truncated, before)
     advice = advise(split, classes, advising=advising)
-    corollary = None
     # Products of unbounded forms have an infinite R, on which the corollary says nothing.
     if network and behind and batches and math.isfinite(behind.whole.log10_R):
         width = network_width(read_layers(model, example))
