@@ -47,9 +47,7 @@ class Measurements(dict[str, Measurement]):
     def speed_table(self) -> Table:
         """Images per second, all networks at one batch size after the other."""
         columns = (
-            Column("network"),
-            Column("runtime"),
-            Column("precision"),
+            *map(Column, ("network", "runtime", "precision")),
             Column("batch_size", "batch", ","),
             Column("mean", "images/s", ",.0f", "std"),
             Column("ratio", format=".2f"),
@@ -60,12 +58,11 @@ class Measurements(dict[str, Measurement]):
         for index, reference in enumerate(self.first.throughput):
             for name, one in self.items():
                 speed = one.throughput[index]
-                row = {"network": name, "runtime": one.runtime, "precision": one.precision}
+                row = vars(one) | vars(speed) | {"network": name}
                 if speed.peak_memory is not None:
                     row["memory"] = format_bytes(speed.peak_memory)
-                rows.append(Row(vars(speed) | row | {"ratio": speed.ratio_to(reference)}))
-        caption = f"Speed on {self.first.throughput[0].device}"
-        return Table("speed", caption, columns, tuple(rows))
+                rows.append(Row(row | {"ratio": speed.ratio_to(reference)}))
+        return Table("speed", f"Speed on {reference.device}", columns, tuple(rows))
 
     @property
     def size_table(self) -> Table:
@@ -89,14 +86,12 @@ class Measurements(dict[str, Measurement]):
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON, with the ratio to the first network at every batch size."""
-        networks = []
+        first, networks = self.first.throughput, []
         for name, one in self.items():
-            facts = {"name": name} | as_plain(one)
-            pairs = zip(one.throughput, self.first.throughput, strict=True)
-            for speed, (mine, reference) in zip(facts["throughput"], pairs, strict=True):
-                speed["ratio"] = mine.ratio_to(reference)
-            networks.append(facts)
-        return {"machine": machine(self.first.throughput[0].device), "networks": networks}
+            networks.append({"name": name} | as_plain(one))
+            for index, speed in enumerate(networks[-1]["throughput"]):
+                speed["ratio"] = one.throughput[index].ratio_to(first[index])
+        return {"machine": machine(first[0].device), "networks": networks}
 
     def __str__(self) -> str:
         return f"{self.speed_table}\n\n{self.size_table}"
@@ -132,33 +127,25 @@ def bench(
     compile, windows, formats
         As for :func:`vinets.measure.measure_speed`.
     """
-    named = _named(networks)
-    example = data
+    named, example = _named(networks), data
     tensors = data.values() if isinstance(data, Mapping) else [data]
     if not all(isinstance(tensor, Tensor) for tensor in tensors):
         source = data.test if isinstance(data, DataSplit) else as_source(data)
         example = source.example(max(batch_sizes, default=1))
-    timed = measure_speed(
-        named,
-        example,
-        batch_sizes=batch_sizes,
-        device=device,
-        compile=compile,
-        windows=windows,
-        formats=formats,
-    )
+    options = {"batch_sizes": batch_sizes, "device": device, "compile": compile}
+    timed = measure_speed(named, example, windows=windows, formats=formats, **options)
     runtime = "torch, compiled" if compile else "torch"
     precision = "bfloat16 (autocast)" if formats.amp else "float32"
     one = each(example, lambda tensor: tensor[:1])
     measured = Measurements()
     for name, network in named.items():
-        speeds = tuple(timed[name])
+        known = runtime, precision
         if isinstance(network, ExportedNetwork):
-            known = network.runtime, network.precision, network.size, None, None
-            measured[name] = Measurement(*known, speeds)
+            known = network.runtime, network.precision
+            counts = network.size, None, None
         else:
             counts = stored_bytes(network), flops(network, one), sizes(network)
-            measured[name] = Measurement(runtime, precision, *counts, speeds)
+        measured[name] = Measurement(*known, *counts, tuple(timed[name]))
     return measured
 
 
@@ -205,12 +192,10 @@ def compare(
         # Whether the examples were seen is settled, so that nothing is refused a second time.
         accuracy = 100 * evaluate(named[name], source, part="train", device=on).accuracy
         (speed,) = one.throughput
-        row = {"network": name, "accuracy": accuracy, "size": one.bytes / 1e6}
-        row |= {"speed": speed.mean, "std": speed.std, "ratio": speed.ratio_to(reference)}
-        if one.sizes is not None:
-            row["parameters"] = one.sizes.parameters
-        if rows:
-            row["gap"] = accuracy - rows[0].values["accuracy"]
+        row = {"network": name, "accuracy": accuracy, "size": one.bytes / 1e6, "std": speed.std}
+        row |= {"speed": speed.mean, "ratio": speed.ratio_to(reference)}
+        row |= {} if one.sizes is None else {"parameters": one.sizes.parameters}
+        row |= {"gap": accuracy - rows[0].values["accuracy"]} if rows else {}
         rows.append(Row(row))
     caption = f"{len(source):,} examples; speed on {reference.device} at batch {batch_size}"
     return Table("networks", caption, columns, tuple(rows))

@@ -42,16 +42,15 @@ class Sizes:
 def sizes(network: nn.Module) -> Sizes:
     """Count what a network stores, as a whole and by part.
 
-    A network may offer a method ``parts()`` that returns a dict from the name of a part to the
-    module that is this part, or to its count of stored numbers. Parts need not cover the network.
+    A method ``parts()`` of the network may return, by name, modules or counts of stored numbers.
+    Parts need not cover the network.
 
     Examples
     --------
     >>> sizes(nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2)))
     Sizes(total=16, parameters=12, indices=1, by_part={'network': 12})
     """
-    total, parameters = stored_numbers(network), _count(network.parameters())
-    offered = getattr(network, "parts", None)
+    parameters, offered = _count(network.parameters()), getattr(network, "parts", None)
     parts: Mapping[str, nn.Module | int] = {"network": parameters}
     if callable(offered) and not isinstance(offered, nn.Module):  # a child may have this name
         parts = offered()
@@ -59,7 +58,7 @@ def sizes(network: nn.Module) -> Sizes:
         name: stored_numbers(part) if isinstance(part, nn.Module) else int(part)
         for name, part in parts.items()
     }
-    return Sizes(total, parameters, stored_indices(network), by_part)
+    return Sizes(stored_numbers(network), parameters, stored_indices(network), by_part)
 
 
 def stored_numbers(module: nn.Module) -> int:
@@ -124,12 +123,11 @@ def flops(network: nn.Module, example: Inputs) -> int:
     A matrix product of shapes (m, k) and (k, n) counts ``2 m k n``, a convolution alike; this
     covers attention. Additions of biases, activations, normalisation and pooling count nothing,
     nor do recurrent layers, which run as one kernel. A submodule may state an integer attribute
-    ``multiplications``, the element-wise products behind one row of its output, as in monomials
-    evaluated by gathering. It counts once per row: an output of shape (B, ..., k) has
-    ``numel / (B k)`` rows per example.
+    ``multiplications``, the element-wise products behind one row of its output: a tensor
+    (B, ..., k) has ``numel / (B k)`` rows per example.
 
-    The network is not changed, and runs in eval mode on the device where it lies, as the example
-    does: a batch of inputs. Work that does not depend on the batch is shared out.
+    The network runs in eval mode where it lies, as the example does, a batch of inputs. Work that
+    does not depend on the batch is shared out.
 
     Examples
     --------
@@ -166,14 +164,9 @@ def flops(network: nn.Module, example: Inputs) -> int:
 def peak_bytes(run: Callable[[], Any], held: Iterable[Tensor], device: torch.device) -> int:
     """Measure the most bytes that tensors take at once while ``run()`` works.
 
-    Parameters
-    ----------
-    held : iterable of Tensor
-        What exists before and counts: parameters, buffers and inputs. Other tensors that exist
-        already count nothing.
-    device : torch.device
-        On a CUDA device the count includes the scratch space of kernels, and resets the peak
-        statistics of torch. On the CPU it does not see scratch space inside an operation.
+    Of what exists before, only ``held`` counts: parameters, buffers and inputs. On a CUDA device
+    the count includes the scratch space of kernels, and resets the peak statistics of torch. On
+    the CPU it does not see scratch space inside an operation.
 
     Examples
     --------
@@ -205,8 +198,7 @@ class LiveTensors(TorchDispatchMode):
 
     def __init__(self, held: Iterable[Tensor] = ()) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.bytes = 0
-        self.peak = 0
+        self.bytes = self.peak = 0
         self._live: dict[int, weakref.ref[torch.UntypedStorage]] = {}
         self._follow(held)
 

@@ -10,7 +10,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from vinets.core.checks import optional_positive_int, parameter_error
+from vinets.core.checks import parameter_error
+from vinets.core.options import check_value, optional, whole
 
 Floats = NDArray[np.float64]
 ArrayOrTensor = NDArray[Any] | torch.Tensor
@@ -64,12 +65,11 @@ def intrinsic_dimension(
     -----
     Shift, scale and rotation of the points do not change the dimension. The estimate assumes that
     the manifold is flat and evenly filled as far as the ``k``-th neighbour. In high dimension this
-    takes very many points, because the distance to a neighbour falls as :math:`m^{-1/d}` only. One
-    draw each of a sphere, a torus and a Swiss roll with k = 5 and
-    4,000 samples, erred by -1, +6 and -8 % in five dimensions at m = 1,000, and by 0, +1 and -2 %
-    at m = 500,000; in ten dimensions by -7, +26 and -12 %, and by -3, +7 and -9 %. So the sign of
-    the error depends on the shape. Compare estimates from equal numbers of points, and where
-    classes are small read them as an order rather than as the dimension itself.
+    takes very many points: the distance to a neighbour falls as :math:`m^{-1/d}` only. One draw
+    each of a sphere, a torus and a Swiss roll with k = 5 and 4,000 samples erred by -1, +6 and -8 %
+    in five dimensions at m = 1,000, and by 0, +1 and -2 % at m = 500,000; in ten dimensions by -7,
+    +26 and -12 %, and by -3, +7 and -9 %. Compare estimates from equal numbers of points, and
+    where classes are small read them as an order rather than as the dimension itself.
 
     Examples
     --------
@@ -79,15 +79,14 @@ def intrinsic_dimension(
     """
     owner = "intrinsic_dimension"
     cloud = np.unique(_matrix(owner, points), axis=0)  # a repeated point has no scale of its own
-    count = optional_positive_int(owner, "neighbours", neighbours)
-    if count is None or not 2 <= count < len(cloud):
+    if not whole(2, len(cloud) - 1).holds(neighbours):
         accepted = f"an integer from 2 to below the number of distinct points, here {len(cloud)}"
         remedy = "Take fewer neighbours or more points."
         raise parameter_error(owner, "neighbours", accepted, neighbours, remedy)
-    wanted = optional_positive_int(owner, "samples", samples) or len(cloud)
+    check_value(owner, "samples", optional(whole()), samples)
     chosen = np.arange(len(cloud))
-    if wanted < len(cloud):
-        chosen = np.random.default_rng(seed).choice(len(cloud), size=wanted, replace=False)
+    if samples is not None and samples < len(cloud):
+        chosen = np.random.default_rng(seed).choice(len(cloud), size=samples, replace=False)
     require_estimator()
     from skdim.id import MLE
     from sklearn.neighbors import NearestNeighbors  # takes a second, so only when asked for
@@ -152,11 +151,10 @@ def class_dimensions(
         got = f"{marks.dtype} values of shape {marks.shape}"
         raise parameter_error("class_dimensions", "labels", accepted, got)
     per_class: dict[int, float] = {}
+    options: Any = {"neighbours": neighbours, "samples": samples, "seed": seed}
     for label in np.unique(marks).tolist():
         try:
-            per_class[label] = intrinsic_dimension(
-                matrix[marks == label], neighbours=neighbours, samples=samples, seed=seed
-            )
+            per_class[label] = intrinsic_dimension(matrix[marks == label], **options)
         except ValueError as error:
             raise ValueError(f"Class {label} cannot be measured. {error}") from error
     values = list(per_class.values())
@@ -179,12 +177,23 @@ def dimension_correlation(
     """
     from scipy import stats  # takes a second, so only when asked for
 
-    x, y = _series("dimensions", dimensions), _series("counts", counts)
+    accepted = "at least 3 finite numbers that are not all equal"
+    series = []
+    for name, values in (("dimensions", dimensions), ("counts", counts)):
+        try:
+            one = np.asarray(values, dtype=np.float64)
+        except (TypeError, ValueError):
+            one = np.empty(0)  # refused below, with all else that will not do
+        finite = one.ndim == 1 and len(one) >= 3 and np.isfinite(one).all()
+        if not finite or np.ptp(one) == 0:
+            raise parameter_error("dimension_correlation", name, accepted, values)
+        series.append(one)
+    x, y = series
     if len(x) != len(y):
         accepted = f"as long as 'dimensions', here {len(x)} values"
         raise parameter_error("dimension_correlation", "counts", accepted, len(y))
-    (linear, linear_p), (ranks, ranks_p) = stats.pearsonr(x, y), stats.spearmanr(x, y)
-    return Correlation(float(linear), float(linear_p), float(ranks), float(ranks_p), len(x))
+    numbers = (*stats.pearsonr(x, y), *stats.spearmanr(x, y))
+    return Correlation(*map(float, numbers), len(x))
 
 
 def _matrix(owner: str, points: ArrayOrTensor) -> Floats:
@@ -210,15 +219,3 @@ def _array(owner: str, name: str, values: Any, accepted: str) -> NDArray[Any]:
     if values.dtype.kind not in "biuf":
         raise parameter_error(owner, name, accepted, f"{values.dtype} values")
     return values
-
-
-def _series(name: str, values: Sequence[float] | NDArray[Any]) -> Floats:
-    accepted = "at least 3 finite numbers that are not all equal"
-    try:
-        series = np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError):
-        series = np.empty(0)  # refused below, with all else that will not do
-    finite = series.ndim == 1 and len(series) >= 3 and np.isfinite(series).all()
-    if not finite or np.ptp(series) == 0:
-        raise parameter_error("dimension_correlation", name, accepted, values)
-    return series

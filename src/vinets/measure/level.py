@@ -33,22 +33,17 @@ class Difference:
     @property
     def shown(self) -> str:
         """The interval in words."""
-        if self.interval is None:
-            return "one seed"
-        return " to ".join(f"{end:+.2f}".replace("-", "−") for end in self.interval)
+        ends = [f"{end:+.2f}".replace("-", "−") for end in self.interval or ()]
+        return " to ".join(ends) or "one seed"
 
 
 def over_images(splits: Sequence[tuple[Wrong, Wrong, int]]) -> Difference:
     """Compare over splits and test images, by a bootstrap in two stages.
 
-    Splits are drawn with replacement, then the images of each one that was drawn, which are the
-    same images for both networks. The generator has a fixed seed, so that the interval depends on
-    the outcomes alone. An image counts +1, 0 or −1, so that drawing images is one multinomial draw.
-
-    Parameters
-    ----------
-    splits : sequence of (wrong, wrong, count)
-        For every split what either network gets wrong, and how many test images there are.
+    For every split there is what either network gets wrong, and the count of test images. Splits
+    are drawn with replacement, then the images of each one that was drawn, which are the same for
+    both networks. The generator has a fixed seed, so that the interval depends on the outcomes
+    alone. An image counts +1, 0 or −1, so that drawing images is one multinomial draw.
 
     Examples
     --------
@@ -56,15 +51,14 @@ def over_images(splits: Sequence[tuple[Wrong, Wrong, int]]) -> Difference:
     >>> round(difference.value, 6), difference.word
     (6.0, 'ahead')
     """
-    shares, counts = [], []
+    shares = []
     for ours, theirs, count in splits:
         gained, lost = len({*theirs} - {*ours}), len({*ours} - {*theirs})
         shares.append((gained / count, lost / count, 1 - (gained + lost) / count))
-        counts.append(count)
     value = 100 * fmean(gained - lost for gained, lost, _ in shares)
-    rng = np.random.default_rng(0)
+    rng, counts = np.random.default_rng(0), np.array([count for *_, count in splits])
     chosen = rng.integers(len(shares), size=(BOOTSTRAP_DRAWS, len(shares)))
-    sizes, probabilities = np.array(counts)[chosen], np.array(shares)[chosen]
+    sizes, probabilities = counts[chosen], np.array(shares)[chosen]
     drawn = rng.multinomial(sizes, probabilities)  # (draws, splits, 3)
     gaps = 100 * ((drawn[..., 0] - drawn[..., 1]) / sizes).mean(1)
     low, high = np.quantile(gaps, ((1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2))
