@@ -60,7 +60,11 @@ class Evaluation:
     @property
     def by_class(self) -> Table:
         """Examples and accuracy class by class."""
-        columns = ["class", Column("examples", format=","), Column("accuracy", format=".2%")]
+        columns = [
+            Column("class"),
+            Column("examples", format=","),
+            Column("accuracy", format=".2%"),
+        ]
         counts, right = self.confusion.sum(1).tolist(), self.per_class.tolist()
         names = self.classes or tuple(map(str, range(len(counts))))
         rows = zip(names, counts, right, strict=False)  # data may name more classes

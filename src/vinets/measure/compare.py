@@ -139,13 +139,13 @@ def bench(
     one = each(example, lambda tensor: tensor[:1])
     measured = Measurements()
     for name, network in named.items():
-        known = runtime, precision
+        speeds = tuple(timed[name])
         if isinstance(network, ExportedNetwork):
-            known = network.runtime, network.precision
-            counts = network.size, None, None
+            known = network.runtime, network.precision, network.size, None, None
+            measured[name] = Measurement(*known, speeds)
         else:
             counts = stored_bytes(network), flops(network, one), sizes(network)
-        measured[name] = Measurement(*known, *counts, tuple(timed[name]))
+            measured[name] = Measurement(runtime, precision, *counts, speeds)
     return measured
 
 

@@ -192,8 +192,8 @@ def dimension_correlation(
     if len(x) != len(y):
         accepted = f"as long as 'dimensions', here {len(x)} values"
         raise parameter_error("dimension_correlation", "counts", accepted, len(y))
-    numbers = (*stats.pearsonr(x, y), *stats.spearmanr(x, y))
-    return Correlation(*map(float, numbers), len(x))
+    (linear, linear_p), (ranks, ranks_p) = stats.pearsonr(x, y), stats.spearmanr(x, y)
+    return Correlation(float(linear), float(linear_p), float(ranks), float(ranks_p), len(x))
 
 
 def _matrix(owner: str, points: ArrayOrTensor) -> Floats:

@@ -196,7 +196,7 @@ def _margins_section(corollary: Corollary) -> Section:
     columns = [Column("network"), Column("error", format=".2%")]
     columns += [Column(str(q), number(q, ".0%"), ".3g") for q in QUANTILES]
     sides = ("uncut network", corollary.uncut), (BEHIND, corollary.network)
-    rows = [(name, one.error, *map(one.quantiles, QUANTILES)) for name, one in sides]
+    rows = [(name, one.error, *(one.quantiles(q) for q in QUANTILES)) for name, one in sides]
     count = number(len(corollary.uncut.margins), ",")
     caption = f"Quantiles of the margins of {count} training examples"
     table = Table.from_rows("quantiles", caption, columns, rows)
