@@ -99,9 +99,9 @@ class Measurements(dict[str, Measurement]):
 
 def _named(networks: Mapping[str, nn.Module] | nn.Module) -> Mapping[str, nn.Module]:
     named = {"network": networks} if isinstance(networks, nn.Module) else networks
-    if not isinstance(named, Mapping) or not named:
+    if not isinstance(named, Mapping):
         accepted = "a dict from names to networks"
-        raise parameter_error("bench", "networks", accepted, type(networks).__name__)
+        raise parameter_error("bench", "networks", accepted, type(named).__name__)
     return named
 
 
@@ -164,19 +164,17 @@ def compare(
     ----------
     networks : dict of str to Module
         By name; the others are compared with the first.
-    data : DataSplit, data source, Dataset, DataLoader or pair of tensors
-        Labelled examples. Networks that are known to have been trained on them are refused.
-    part : {"test", "train"}, default="test"
-        What these examples are to the networks; in a split the part that is taken.
+    data, part
+        Labelled examples, and what they are to the networks, as for :func:`evaluate`.
     batch_size : int, default=256
         Examples at once when speed is measured.
     options
-        WindowOptions and formats, as for :func:`bench`.
+        Windows and formats, as for :func:`bench`.
     """
-    named = _named(networks)
-    source = examples_of("compare", named, data, part)
+    networks = _named(networks)
+    source = examples_of("compare", networks, data, part)
     on = resolve_device("compare", device)
-    measured = bench(named, source, batch_sizes=(batch_size,), device=on, **options)
+    measured = bench(networks, source, batch_sizes=(batch_size,), device=on, **options)
     columns = (
         Column("network"),
         Column("accuracy", "accuracy %", ".2f", better="higher"),
@@ -190,7 +188,7 @@ def compare(
     (reference,) = measured.first.throughput
     for name, one in measured.items():
         # Whether the examples were seen is settled, so that nothing is refused a second time.
-        accuracy = 100 * evaluate(named[name], source, part="train", device=on).accuracy
+        accuracy = 100 * evaluate(networks[name], source, part="train", device=on).accuracy
         (speed,) = one.throughput
         row = {"network": name, "accuracy": accuracy, "size": one.bytes / 1e6, "std": speed.std}
         row |= {"speed": speed.mean, "ratio": speed.ratio_to(reference)}

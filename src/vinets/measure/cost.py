@@ -62,10 +62,7 @@ def sizes(network: nn.Module) -> Sizes:
 
 
 def stored_numbers(module: nn.Module) -> int:
-    """Count the entries of all parameters and floating-point buffers, a shared tensor once.
-
-    Buffers that ``state_dict`` leaves out count too: the network holds them when it runs.
-    """
+    """Count the entries of all parameters and floating-point buffers, a shared tensor once."""
     return _count([*module.parameters(), *(b for b in module.buffers() if not _is_index(b))])
 
 
@@ -128,11 +125,6 @@ def flops(network: nn.Module, example: Inputs) -> int:
 
     The network runs in eval mode where it lies, as the example does, a batch of inputs. Work that
     does not depend on the batch is shared out.
-
-    Examples
-    --------
-    >>> flops(nn.Linear(3, 2), torch.zeros(5, 3))
-    12
     """
     batch = batch_of("flops", example)
     stated: list[int] = []
@@ -190,15 +182,11 @@ def peak_bytes(run: Callable[[], Any], held: Iterable[Tensor], device: torch.dev
 
 
 class LiveTensors(TorchDispatchMode):
-    """While active, follows the memory of the tensors that operations return.
-
-    ``held`` counts from the beginning; ``bytes`` and ``peak`` are what the tensors take now, and
-    the most that they took at once. Views share memory, which counts once.
-    """
+    """While active, follows the memory of tensors: those ``held``, and what operations return."""
 
     def __init__(self, held: Iterable[Tensor] = ()) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.bytes = self.peak = 0
+        self.bytes = self.peak = 0  # what they take now, views once, and the most at any time
         self._live: dict[int, weakref.ref[torch.UntypedStorage]] = {}
         self._follow(held)
 

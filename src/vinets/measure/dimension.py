@@ -135,19 +135,11 @@ def class_dimensions(
     """Estimate the intrinsic dimension of each class, as :func:`intrinsic_dimension` does.
 
     Points are (m, n) or (m, ...), such as the latents at a cut, and labels (m,) integers.
-
-    Examples
-    --------
-    >>> random = np.random.default_rng(0)
-    >>> points = np.concatenate([random.normal(size=(500, d)) @ np.eye(d, 8) for d in (2, 5)])
-    >>> result = class_dimensions(points, np.repeat([0, 1], 500))
-    >>> result.per_class[0] < result.per_class[1]
-    True
     """
     matrix = _matrix("class_dimensions", points)
-    accepted = f"integers of shape ({len(matrix)},), one for each point"
-    marks = _array("class_dimensions", "labels", labels, accepted)
+    marks = np.asarray(labels.cpu() if isinstance(labels, torch.Tensor) else labels)
     if marks.shape != (len(matrix),) or marks.dtype.kind not in "iu":
+        accepted = f"integers of shape ({len(matrix)},), one for each point"
         got = f"{marks.dtype} values of shape {marks.shape}"
         raise parameter_error("class_dimensions", "labels", accepted, got)
     per_class: dict[int, float] = {}
@@ -168,12 +160,6 @@ def dimension_correlation(
 
     There is one pair per class, or one per cut: then the mean dimension over the classes, and all
     monomials at this cut.
-
-    Examples
-    --------
-    >>> result = dimension_correlation([5.0, 8.0, 9.0, 12.0], [40, 70, 110, 300])
-    >>> round(result.pearson, 2), result.spearman
-    (0.92, 1.0)
     """
     from scipy import stats  # takes a second, so only when asked for
 
@@ -198,24 +184,18 @@ def dimension_correlation(
 
 def _matrix(owner: str, points: ArrayOrTensor) -> Floats:
     """Turn the points into a float64 matrix (m, n), or raise one clear complaint."""
-    accepted = "finite numbers of shape (m, n) or (m, ...) with at least 2 features"
-    values = _array(owner, "points", points, accepted)
-    if values.ndim < 2 or 0 in values.shape or values[0].size < 2:
-        raise parameter_error(owner, "points", accepted, values.shape)
-    matrix = values.reshape(len(values), -1).astype(np.float64)
-    if not np.isfinite(matrix).all():
-        raise parameter_error(owner, "points", accepted, "NaN or infinite values")
-    return matrix
-
-
-def _array(owner: str, name: str, values: Any, accepted: str) -> NDArray[Any]:
-    """Turn values into a real array; bfloat16, which numpy lacks, goes through float32."""
-    if isinstance(values, torch.Tensor):
-        values = values.detach().cpu()
+    accepted = "an array or a tensor of finite numbers (m, n) or (m, ...), with 2 features or more"
+    values: Any = points
+    if isinstance(points, torch.Tensor):
+        values = points.detach().cpu()  # NumPy has no bfloat16
         values = (values.float() if values.dtype == torch.bfloat16 else values).numpy()
-    if not isinstance(values, np.ndarray):
-        wanted = f"an array or a tensor: {accepted}"
-        raise parameter_error(owner, name, wanted, type(values).__name__)
-    if values.dtype.kind not in "biuf":
-        raise parameter_error(owner, name, accepted, f"{values.dtype} values")
-    return values
+    got = type(values).__name__
+    if isinstance(values, np.ndarray):
+        got = f"{values.dtype} values of shape {values.shape}"
+        real = values.dtype.kind in "biuf" and values.ndim > 1
+        if real and len(values) and values[0].size > 1:
+            matrix = values.reshape(len(values), -1).astype(np.float64)
+            if np.isfinite(matrix).all():
+                return matrix
+            got = "NaN or infinite values"
+    raise parameter_error(owner, "points", accepted, got)

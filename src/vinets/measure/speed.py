@@ -56,15 +56,7 @@ class Throughput:
 
 
 def throughput(network: nn.Module, example: Inputs, **options: Any) -> list[Throughput]:
-    """Measure one network; the options are those of :func:`measure_speed`.
-
-    Examples
-    --------
-    >>> net = nn.Sequential(nn.Linear(8, 8), nn.ReLU())
-    >>> fast = throughput(net, torch.zeros(1, 8), batch_sizes=(4,), seconds=0.01, device="cpu")
-    >>> fast[0].batch_size, len(fast[0].rates), fast[0].peak_memory  # 288 + 3 * 128
-    (4, 5, 672)
-    """
+    """Measure one network; the options are those of :func:`measure_speed`."""
     (results,) = measure_speed({"": network}, example, **options).values()
     return list(results)
 
@@ -88,8 +80,8 @@ def measure_speed(
     ----------
     networks : dict of str to Module
         The networks by name. They are not changed: copies run, in eval mode without gradients.
-        Exported files, of :func:`vinets.export.open_exported`, run on the CPU in their own
-        precision, not compiled, with the threads of torch; their peak memory is not known.
+        Exported files run on the CPU in their own precision, not compiled, with the threads of
+        torch; their peak memory is not known.
     example : Tensor or dict of Tensor
         A batch of inputs; its rows are repeated to fill each batch.
     compile : bool
@@ -233,12 +225,6 @@ def machine(device: str | torch.device = "auto") -> dict[str, Any]:
 
     Nothing in it names the host, a user or a path. ``cores`` is how many this process may use,
     ``torch_threads`` the threads inside one operation; ``gpu`` and ``cuda`` are None on the CPU.
-
-    Examples
-    --------
-    >>> facts = machine("cpu")
-    >>> facts["device"], facts["gpu"]
-    ('cpu', None)
     """
     device = resolve_device("machine", device)
     on_cuda = device.type == "cuda"

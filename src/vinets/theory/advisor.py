@@ -11,12 +11,10 @@ and :math:`\|W_F^T\|_{2,1} \le \lambda_2 \|W_F\|_2`, the main theorem gives
    {\Sigma_K + \Sigma_R}\Bigr)^{3/2}
 
 with the kept layers K, the removed ones R and those before the polynomials B of a :class:`Split`,
-and :math:`\Sigma` the sums of :math:`(\|W^T\|_{2,1} / \|W\|_2)^{2/3}`. The constant
-:math:`2^{d/2}` is the proved one; the theorem states :math:`2^d`. The bound is linear in
+and :math:`\Sigma` the sums of :math:`(\|W^T\|_{2,1} / \|W\|_2)^{2/3}`. The bound is linear in
 :math:`\tau`, so the region :math:`\kappa \le 1` is :math:`\tau \le \tau_{\max}(d, N, S)`, in
-closed form. Where that is below 1, no polynomial with leading coefficient 1, or with a coefficient
-vector of unit length, is certified. That does not say that its complexity is larger: the bound may
-be far from attained. The norms of a trained VI-Net give kappa itself.
+closed form. Below 1 it certifies no head, which does not say that its complexity is larger: the
+bound may be far from attained. The norms of a trained VI-Net give kappa itself.
 """
 
 from __future__ import annotations
@@ -78,14 +76,6 @@ def split_at(uncut: Complexity, truncated: Complexity, before: Iterable[LayerNor
     counts in a Lipschitz constant. Such layers of the truncated network go to the front of
     ``before``, the layers between the cut and the polynomials, and their counterparts to
     ``removed``, so that :func:`vinets.theory.bounds.kappa` stays the exact quotient.
-
-    Examples
-    --------
-    >>> a, b, c = (LayerNorms(name, 2.0, 3.0) for name in "abc")
-    >>> pooled = LayerNorms("b", 2.0, 3.0, lipschitz=0.5)
-    >>> split = split_at(Complexity((a, pooled, c)), Complexity((a, b)))
-    >>> split == Split(kept=(a,), removed=(pooled, c), before=(b,))
-    True
     """
     pairs = zip(uncut.layers, truncated.layers, strict=False)
     common = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
@@ -95,14 +85,7 @@ def split_at(uncut: Complexity, truncated: Complexity, before: Iterable[LayerNor
 
 @dataclass(frozen=True)
 class Region:
-    r"""The set of (d, N, S, tau) for which the bound on :math:`\kappa` is at most 1.
-
-    Examples
-    --------
-    >>> region = Region(Split((), (LayerNorms("a", 1e6, 1e7),)), lambda_1=1.0, lambda_2=10.0)
-    >>> round(10 ** region.log10_tau_max(degree=2, polynomials=10, monomials=16), 1)
-    537.4
-    """
+    r"""The set of (d, N, S, tau) for which the bound on :math:`\kappa` is at most 1."""
 
     split: Split
     lambda_1: float  # bound on the norm of the final layer
@@ -245,13 +228,7 @@ def advise(split: Split, classes: int, *, advising: AdviceOptions) -> Advice:
 
 
 def power_of_ten(log10: float, rounded: Callable[[float], int] = math.floor) -> str:
-    """Write 10 to this power in three digits, rounded to the safe side.
-
-    Examples
-    --------
-    >>> power_of_ten(1.4199), power_of_ten(7.09), power_of_ten(-0.3)
-    ('26.2', '10^7.0', '0.501')
-    """
+    """Write 10 to this power in three digits, rounded to the safe side."""
     if -4 <= log10 < 6:  # beyond, plain digits would not fit the columns of a table
         digit = 10.0 ** (math.floor(log10) - 2)
         return f"{rounded(10**log10 / digit) * digit:.3g}"

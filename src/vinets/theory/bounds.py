@@ -1,34 +1,22 @@
 r"""Polynomials as a network of two layers, and the paper's bounds on the norms of these.
 
-A product of :math:`d` numbers is a signed sum of :math:`d`-th powers of their partial sums, by
-inclusion and exclusion:
+A product of :math:`d` numbers is a signed sum of :math:`d`-th powers of their partial sums:
 
 .. math:: \prod_{i=1}^d x_i
    = \frac{1}{d!} \sum_{\emptyset \ne I \subseteq [d]} (-1)^{d-|I|} \Bigl(\sum_{i \in I} x_i\Bigr)^d
 
 So polynomials are :math:`W_C \circ \sigma \circ W_M`: the partial sums are the rows of
 :math:`W_M`, the signed powers are the InEx activation :math:`\alpha^d`, and :math:`W_C` holds the
-coefficients. The encoding serves proofs, not speed: it has :math:`2^d - 1` rows a term, and the sum
-cancels badly as :math:`d` grows, which ``python -m benchmarks.theory`` measures.
-
-With :math:`N` polynomials over :math:`S` monomials of degree at most :math:`d` and coefficient rows
-of :math:`\ell_1` norm at most :math:`\tau`,
+coefficients. With :math:`N` polynomials over :math:`S` monomials of degree at most :math:`d` and
+coefficient rows of :math:`\ell_1` norm at most :math:`\tau`,
 
 .. math::
    \|W_M\|_2 \le 2^{d/2} d \sqrt{S}, \quad \|W_M^T\|_{2,1} \le 2^d S \|W_M\|_2, \quad
    \|W_C\|_2 \le \sqrt{N} \tau, \quad \|W_C^T\|_{2,1} \le N \sqrt{S} \|W_C\|_2
 
-The norm :math:`\|W^T\|_{2,1}` is the sum of the Euclidean norms of the rows of :math:`W`.
-
-Differs from the paper in:
-
-* The printed definition of :math:`\alpha^d` sums over :math:`j_{k-1} \le j \le j_k`, so that
-  neighbouring sizes share an index. Here every non-empty subset counts once, with the sign of its
-  size.
-* The stated product bound has :math:`2^d`, the proof gives :math:`2^{d/2}`; both are here, by name.
-* The condition on the final layer is printed as :math:`\|W_F\|_{2,1} \le \lambda_2 \|W_F\|_2`,
-  while the sum that it bounds holds :math:`\|W_F^T\|_{2,1}`. With the printed condition the bound
-  is false (take a column of ones as :math:`W_F`), so :math:`\lambda_2` bounds the transposed norm.
+Differs from the paper in what it prints wrongly, as docs/theory.md explains: every subset counts
+once in :math:`\alpha^d`, :math:`\lambda_2` bounds the transposed norm of :math:`W_F`, and the
+product bound has :math:`2^{d/2}` as proved, and :math:`2^d` as stated, by name.
 """
 
 from __future__ import annotations
@@ -75,15 +63,8 @@ def inex_signs(degree: int) -> NDArray[np.int64]:
 def inex(sums: Tensor, degree: int) -> Tensor:
     r"""Apply the InEx activation :math:`\alpha^d` to the last dimension: (..., 2^d - 1) to (...).
 
-    The partial sums are in the order of :func:`subsets`. With inputs of the product in [-1, 1] it
-    is d-Lipschitz on the partial sums that can occur, the image of W_M. Between points off that
-    image it is steeper: at the sums of (1, 1, 1) its gradient has the norm 5.7.
-
-    Examples
-    --------
-    >>> x, y = 3.0, 5.0
-    >>> inex(torch.tensor([x, y, x + y]), 2)
-    tensor(15.)
+    The partial sums are in the order of :func:`subsets`. It is d-Lipschitz on the image of the cube
+    [-1, 1]^n under W_M, and may be steeper elsewhere.
     """
     if sums.shape[-1:] != (2**degree - 1,):
         accepted = f"a tensor of shape (..., {2**degree - 1}) at degree {degree}"
@@ -94,11 +75,10 @@ def inex(sums: Tensor, degree: int) -> Tensor:
 
 
 def sums_matrix(terms: TermSet) -> Tensor:
-    """Build the matrix W_M: one row for each term and each non-empty subset of its variables.
+    """Build the sparse matrix W_M: a row for each term and each non-empty subset of its variables.
 
     A power repeats its variable, so that entries are small integers. The rows of a term lie
-    together, in the order of :func:`subsets`. The matrix (s, n) is sparse (COO, coalesced,
-    float64), with ``s`` the sum of 2^d - 1 over the degrees ``d`` of the terms.
+    together, in the order of :func:`subsets`.
     """
     if len(terms) == 0 or len(terms.blocks[0]):
         raise ValueError(
@@ -232,14 +212,7 @@ def kappa(
     r"""Compute the factor :math:`\kappa = R_{\tilde\phi} / R_\phi` of the main theorem.
 
     Both networks have the layers ``kept``, the uncut one ``removed`` behind them, and the VI-Net
-    ``added``. In the paper these are W_M with Lipschitz constant d, W_C and W_F; see
-    :attr:`PolynomialBounds.layers`. A projection before the polynomials is a layer too.
-
-    Examples
-    --------
-    >>> one, two, four = (LayerNorms("", norm, norm) for norm in (1.0, 2.0, 4.0))
-    >>> round(kappa([one], [one, four], [two, one]), 9)
-    0.5
+    ``added``: :attr:`PolynomialBounds.layers`, and a projection before the polynomials.
     """
     if not kept and not removed:
         raise parameter_error("kappa", "removed", "the layers of an uncut network", [])

@@ -1,19 +1,14 @@
 r"""Spectral complexity of whole networks: plain ones, and a backbone with a head behind a cut.
 
-The layers of a plain network are read by :mod:`vinets.theory.layers`, which states the rule for
-residual blocks.
-
 A head says itself which linear maps it consists of; see :class:`vinets.heads.HeadMaps`. Polynomials
 between them are :math:`W_M` with the InEx activation and :math:`W_C` with the absolute value. The
 paper counts these and :math:`W_F` only; rescaling and projection are there as well, so they count.
 
 Where a matrix acts at all :math:`P` positions, :math:`I_P \otimes W`, the spectral norm is that of
 :math:`W`, the (2,1) norm :math:`P` times that of :math:`W`. Means over positions divide both by
-:math:`\sqrt{P}`. The weighted sum over the positions of a local head belongs to :math:`W_F`.
-
-A linear path beside the others is a shortcut around them and follows the rule ``stacked`` of
-:mod:`vinets.theory.layers`: the logits of the path are computed in the first layer and carried
-beside the others.
+:math:`\sqrt{P}`. The weighted sum over the positions of a local head belongs to :math:`W_F`. A
+linear path beside the others is a shortcut around them, by the rule ``stacked`` of
+:mod:`vinets.theory.layers`.
 """
 
 from __future__ import annotations

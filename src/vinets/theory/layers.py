@@ -1,27 +1,17 @@
 r"""A network as the sequence of layers that the definition of spectral complexity needs.
 
-The definition is for :math:`\sigma_L \circ W_L \circ \dots \circ \sigma_1 \circ W_1`. The network
-is traced, and its parts are read so:
+For :math:`\sigma_L \circ W_L \circ \dots \circ \sigma_1 \circ W_1`, the network is traced, and
 
 * linear and convolutional layers are the :math:`W_i`, without their biases;
 * batch normalisation in eval mode scales each channel. Right behind a layer it is folded into the
   rows of :math:`W_i`; elsewhere it is a diagonal layer of its own;
 * activations, pooling and flattening belong to :math:`\sigma_i`, with the product of their
   Lipschitz constants; those of pooling depend on the input size;
-* residual blocks :math:`x \mapsto f(x) + S x` follow the rule ``stacked``. The shortcut travels
-  beside the branch, so the block *is* a plain sequence of wider layers, and both norms of these
-  are exact. For a branch :math:`f = W_k \sigma \cdots \sigma W_1`:
-
-  - fork, :math:`[W_1; S]`: (2,1) norms add up, and with :math:`S = I` the spectral norm is
-    :math:`\sqrt{\|W_1\|^2 + 1}`;
-  - carry, :math:`\mathrm{diag}(W_i, I)`: spectral norm :math:`\max(\|W_i\|, 1)`, and the (2,1)
-    norm grows by the count of numbers carried;
-  - join, :math:`[W_k, I]`: spectral norm :math:`\sqrt{\|W_k\|^2 + 1}`, and each row norm r turns
-    into :math:`\sqrt{r^2 + 1}`.
-
-  The theorems for the definition hold for this sequence as it stands. Its product of norms is at
-  least :math:`\|W_k\| \cdots \|W_1\| + \|S\|` by Cauchy and Schwarz, so it bounds the block's
-  Lipschitz constant.
+* residual blocks :math:`W_k \sigma \cdots \sigma W_1 x + S x` follow the rule ``stacked``: the
+  shortcut travels beside the branch, so that the block is a plain sequence of wider layers, a fork
+  :math:`[W_1; S]`, carries :math:`\mathrm{diag}(W_i, I)` and a join :math:`[W_k, I]`. With
+  :math:`S = I`, fork and join have the spectral norm :math:`\sqrt{\|W\|^2 + 1}`, and a carry
+  :math:`\max(\|W\|, 1)`. Both norms of all are exact; docs/theory.md says more.
 """
 
 from __future__ import annotations
@@ -59,11 +49,7 @@ AVERAGES: dict[str, Callable[..., Any]] = {
 
 @dataclass(frozen=True)
 class Layer:
-    r"""One layer :math:`\sigma_i \circ W_i`.
-
-    A shortcut of a residual block, and the numbers ``carried``, travel beside the branch; see the
-    module's text.
-    """
+    r"""One layer :math:`\sigma_i \circ W_i`, with what travels beside it in a residual block."""
 
     name: str
     operator: LinearLayer  # in float64, with batch normalisation folded in
@@ -79,12 +65,6 @@ def read_layers(network: nn.Module, example: Tensor) -> list[Layer]:
     """Read ``network``, which torch.fx can trace, as a sequence of layers in eval mode.
 
     It is not changed. The example, a batch of inputs, fixes the sizes; one is enough.
-
-    Examples
-    --------
-    >>> net = nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.AvgPool2d(2))
-    >>> [(l.name, l.output_shape, l.lipschitz) for l in read_layers(net, torch.zeros(1, 1, 8, 8))]
-    [('0', (4, 6, 6), 0.5)]
     """
     try:
         copied = deepcopy(network).eval()

@@ -6,17 +6,11 @@ The spectral complexity of a network with layers :math:`\sigma_i \circ W_i`, whe
 .. math::
 
     R = \Bigl(\prod_i \rho_i \|W_i\|_2\Bigr)
-        \Bigl(\sum_i \bigl(\|W_i^T\|_{2,1} / \|W_i\|_2\bigr)^{2/3}\Bigr)^{3/2}.
+        \Bigl(\sum_i \bigl(\|W_i^T\|_{2,1} / \|W_i\|_2\bigr)^{2/3}\Bigr)^{3/2}
 
-It needs two norms of each matrix :math:`W`, which has a row for every output and a column for every
-input:
-
-* the spectral norm :math:`\|W\|_2`, its largest singular value;
-* :math:`\|W^T\|_{2,1}`. The paper's :math:`(p, q)`-norm takes the p-norm of every *column*, so the
-  transpose makes this the sum of the Euclidean norms of the *rows* of :math:`W`.
-
-A convolution is never written out as a matrix: it is applied, and its transpose is applied. Biases
-play no part in the definition.
+with the spectral norm :math:`\|W\|_2`, the largest singular value, and :math:`\|W^T\|_{2,1}`, the
+sum of the Euclidean norms of the rows of :math:`W`. A convolution is never written out as a matrix:
+it is applied, and its transpose is applied. Biases play no part in the definition.
 """
 
 from __future__ import annotations
@@ -67,13 +61,7 @@ class LayerNorms:
 
 @dataclass(frozen=True)
 class Complexity:
-    """Spectral complexity R and the layers that make it up.
-
-    Examples
-    --------
-    >>> Complexity((LayerNorms("a", 2.0, 2.0), LayerNorms("b", 3.0, 3.0))).R
-    16.970562748477143
-    """
+    """Spectral complexity R and the layers that make it up."""
 
     layers: tuple[LayerNorms, ...]
 
@@ -197,11 +185,8 @@ def kernel_bound(layer: LinearLayer) -> float:
     :math:`\|W\|_2 \le \sqrt r\,\|K\|_2`. With stride 1, :math:`r` is the number of kernel entries
     per channel; with zero padding and larger strides it is the product of
     :math:`\lceil k \gcd(s, d) / s \rceil` over both axes, for kernel size k, stride s and
-    dilation d. Groups act on channels of their own, so the largest group counts. The factor is
-    often forgotten, and :math:`\|K\|_2` alone bounds nothing.
-
-    For a linear layer, this is the spectral norm itself. With circular padding it holds if the
-    output, times the stride, is no larger than the input.
+    dilation d. For a linear layer, this is the spectral norm itself. With circular padding it holds
+    if the output, times the stride, is no larger than the input.
     """
     weight = _weight(layer)
     if isinstance(layer, nn.Linear):

@@ -109,13 +109,7 @@ def theory_page(study: Study, title: str, command: str, machine: Mapping[str, ob
 
 
 def power(log10: float) -> str:
-    """Return 10 to this power as text; 0 for minus infinity.
-
-    Examples
-    --------
-    >>> power(2.5), power(-math.inf)
-    ('10^2.50', '0')
-    """
+    """Return 10 to this power as text; 0 for minus infinity."""
     return "0" if log10 == -math.inf else number(log10, "10^.2f")
 
 
@@ -196,7 +190,9 @@ def _margins_section(corollary: Corollary) -> Section:
     columns = [Column("network"), Column("error", format=".2%")]
     columns += [Column(str(q), number(q, ".0%"), ".3g") for q in QUANTILES]
     sides = ("uncut network", corollary.uncut), (BEHIND, corollary.network)
-    rows = [(name, one.error, *(one.quantiles(q) for q in QUANTILES)) for name, one in sides]
+    rows: list[tuple[Value, ...]] = [
+        (name, one.error, *map(one.quantiles, QUANTILES)) for name, one in sides
+    ]
     count = number(len(corollary.uncut.margins), ",")
     caption = f"Quantiles of the margins of {count} training examples"
     table = Table.from_rows("quantiles", caption, columns, rows)

@@ -10,16 +10,10 @@ probability at least :math:`1 - \delta`, for every :math:`\gamma > 0`,
         \frac{\|X\|_{2,2}\, R \ln \omega}{\gamma\, m} + \sqrt{\frac{\ln(1/\delta)}{m}}\Bigr),
     \qquad \|X\|_{2,2}^2 = \sum_i \|x_i\|^2,
 
-with spectral complexity R and width :math:`\omega`. This is the form ``theorem``, that of Bartlett,
-Foster and Telgarsky (2017), theorem 1.1. The paper prints :math:`\gamma\sqrt{m}` in the
-denominator, the form ``printed``. As :math:`\|X\|_{2,2}` grows as :math:`\sqrt{m}` itself, the
-printed term does not fall with more examples.
-
-**What is compared, and what is not.** The O(.) hides a constant, and in the theorem logarithms
-too. Sums are taken with constant 1 here, so no value is a certificate, above 1 or below. The ratio
-of two complexity terms is free of the constant; see :meth:`MarginBound.ratio_to`. The theorem is
-also for activations that are fixed before the examples are drawn and map 0 to 0: biases, and
-degrees of monomials chosen on the same examples, go beyond its text.
+with spectral complexity R and width :math:`\omega`. This is the form ``theorem``; the paper prints
+:math:`\gamma\sqrt{m}` in the denominator, the form ``printed``. The O(.) hides a constant, and
+logarithms too. Sums are taken with constant 1 here, so no value is a certificate. The ratio of two
+complexity terms is free of the constant; see :meth:`MarginBound.ratio_to` and docs/theory.md.
 """
 
 from __future__ import annotations
@@ -95,14 +89,6 @@ class MarginBound:
 
     The sum is **no certificate**. It shows how its parts trade off against each other; what may be
     compared between networks is the ratio of complexity terms, by :meth:`ratio_to`.
-
-    Examples
-    --------
-    >>> bound = MarginBound([2.0, 4.0, 1.0, 3.0], log10_R=0.0, input_norm=1.0, width=8)
-    >>> bound.error, bound.loss(2.0), bound.quantiles(0.5)
-    (0.0, 0.5, 2.0)
-    >>> round(bound.complexity_term(2.0), 4), round(bound.confidence_term, 4)
-    (0.2599, 1.073)
     """
 
     margins: NDArray[np.float64]  # (m,), finite; kept sorted, in float64 and read-only
