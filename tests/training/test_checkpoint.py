@@ -112,20 +112,15 @@ def test_whole_networks_resume_too(
 
 
 @pytest.mark.parametrize(
-    ("other", "name"),
-    [
-        ({"seed": 5}, "seed"),
-        ({"epochs": 9}, "epochs"),
-        ({"clip": 1.0}, "clip"),
-        ({"trained": "backbone"}, "trained"),
-    ],
+    ("name", "value"), [("seed", 5), ("epochs", 9), ("clip", 1.0), ("trained", "backbone")]
 )
-def test_a_checkpoint_of_another_training_is_refused(make, train, tmp_path, other, name):
+def test_a_checkpoint_of_another_training_is_refused(make, train, tmp_path, name, value):
     fine_tune(make(), train, directory=tmp_path, **SHORT)
-    with pytest.raises(
-        ValueError, match=rf"another training: .*{name}.* differ.*another directory"
-    ):
-        fine_tune(make(), train, directory=tmp_path, **(SHORT | other))
+    with pytest.raises(ValueError, match=rf"another training: .*{name}.* differ.*another dir"):
+        fine_tune(make(), train, directory=tmp_path, **(SHORT | {name: value}))
+
+
+DAMAGED = ("epochs", "best", "run", "loss", "no best weights", "momentum")
 
 
 @pytest.mark.parametrize(
@@ -133,12 +128,7 @@ def test_a_checkpoint_of_another_training_is_refused(make, train, tmp_path, othe
     [
         ("foreign", r"^[^\n]+\.$"),
         ("cut", r"^[^\n]+\.$"),
-        ("epochs", "is damaged"),
-        ("best", "is damaged"),
-        ("run", "is damaged"),
-        ("loss", "is damaged"),
-        ("no best weights", "is damaged"),
-        ("momentum", "is damaged"),
+        *((part, "is damaged") for part in DAMAGED),
         ("network", "belongs to another network"),
     ],
 )

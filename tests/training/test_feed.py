@@ -10,7 +10,6 @@ import pytest
 import torch
 
 from vinets.core.settings import TrainingOptions
-from vinets.data import digits
 from vinets.training import Lessons, cache_latents, fine_tune
 from vinets.training.feed import InputFeed, ViewFeed, generator_of
 
@@ -98,15 +97,6 @@ def test_generators_differ_in_every_argument():
     keys = [(0,), (1,), (0, 0), (0, 1), (1, 0), (0, 1, 0), (0, 0, 1), (0, 1, 1)]
     draws = {int(torch.randint(2**62, (1,), generator=generator_of(*key))) for key in keys}
     assert len(draws) == len(keys)
-
-
-def test_digits_are_augmented_by_shifts():
-    source = digits().train.subset(torch.arange(20))
-    recipe = replace(RECIPE, validation=0.0)
-    feed = InputFeed(source, recipe, device="cpu")
-    plain = InputFeed(source, replace(recipe, augment=False), device="cpu")
-    (moved, labels), (still, same) = (everything(f.epoch(1, 20))[0] for f in (feed, plain))
-    assert torch.equal(labels, same) and not torch.equal(moved, still)
 
 
 # --- teachers -----------------------------------------------------------------------------------

@@ -67,17 +67,6 @@ def test_a_small_network_learns_the_digits(make, train):
     assert history.epochs[-1].validation_accuracy > 0.7 and not net.training
 
 
-def test_cached_latents_train_like_live_ones(make, train):
-    live, cached = make(), make()
-    options = OPTIONS | {"augment": False}
-    first = fine_tune(live, train, **options)
-    second = fine_tune(cached, train, views=3, **options)
-    assert losses(second) == pytest.approx(losses(first), rel=1e-3)
-    torch.testing.assert_close(
-        live.head.linear.weight, cached.head.linear.weight, atol=1e-3, rtol=1e-3
-    )
-
-
 def test_one_cache_serves_several_heads_with_and_without_room_for_variables(
     make, train, monkeypatch
 ):
@@ -225,14 +214,6 @@ def test_a_tuned_network_is_saved_with_its_own_backbone(make, model, train, tmp_
     images = train.example(4)
     assert torch.equal(again(images), folded(images))
     torch.testing.assert_close(folded(images), net(images), rtol=1e-3, atol=1e-4)
-
-
-def test_layers_that_share_weights_are_tuned_once(make):
-    net = make()
-    shared = nn.Conv2d(4, 4, 1)
-    net.backbone = nn.Sequential(nn.Conv2d(1, 4, 1), shared, nn.ReLU(), shared)
-    tuned = net.thaw(1)
-    assert [tuple(p.shape) for p in tuned] == [(4, 4, 1, 1), (4,)]
 
 
 # --- polynomials that vanish --------------------------------------------------------------------
