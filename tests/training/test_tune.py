@@ -216,6 +216,14 @@ def test_a_tuned_network_is_saved_with_its_own_backbone(make, model, train, tmp_
     torch.testing.assert_close(folded(images), net(images), rtol=1e-3, atol=1e-4)
 
 
+def test_layers_that_share_weights_are_tuned_once(make):
+    net = make()
+    shared = nn.Conv2d(4, 4, 1)
+    net.backbone = nn.Sequential(nn.Conv2d(1, 4, 1), shared, nn.ReLU(), shared)
+    tuned = net.thaw(1)
+    assert [tuple(p.shape) for p in tuned] == [(4, 4, 1, 1), (4,)]
+
+
 # --- polynomials that vanish --------------------------------------------------------------------
 
 

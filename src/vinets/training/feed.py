@@ -146,8 +146,8 @@ class InputFeed:
     def facts(self) -> dict[str, Any]:
         """Return digests of the data, and of networks that stay as they are."""
         frozen = {"backbone": self.network and self.network.backbone, "teacher": self.taught_by}
-        states = {k: None if m is None else m.state_dict() for k, m in frozen.items()}
-        return {"data": self.content} | {k: s and digest(s.items()) for k, s in states.items()}
+        facts = {k: m if m is None else digest(m.state_dict().items()) for k, m in frozen.items()}
+        return {"data": self.content} | facts
 
     @cached_property
     def content(self) -> str:
