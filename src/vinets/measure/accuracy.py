@@ -92,7 +92,6 @@ def evaluate(
     network : Module
         Returns logits of shape (B, K), or an object with such ``logits``. It runs in eval mode,
         and its training flags stay as they were. If it lies on another device, a copy runs.
-        Logits that are NaN make the loss and the calibration error NaN.
     data : DataSplit, data source, Dataset, DataLoader, pair of tensors, or iterable of batches
         Labelled examples. Inputs are a tensor, or a dict of tensors by argument; labels are
         integers of shape (B,). A network that is known to have been trained on them is refused, but
@@ -101,10 +100,6 @@ def evaluate(
         What these examples are to the network; in a split the part that is taken.
     device : str or None, default=None
         Where to compute; None is where the network lies.
-    batch_size : int, default=512
-        Examples at once, unless these are batches already.
-    classes : sequence of str
-        Their names; those of the data if empty.
 
     Examples
     --------

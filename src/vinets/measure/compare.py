@@ -124,8 +124,8 @@ def bench(
         By name; the first is what the others are compared with.
     data : Tensor, dict of Tensor, DataSplit, data source, Dataset, DataLoader or pair of tensors
         A batch of inputs, or data to take one from.
-    compile, windows, formats
-        As for :func:`vinets.measure.measure_speed`.
+    options
+        Those of :func:`vinets.measure.measure_speed`.
     """
     named, example = _named(networks), data
     tensors = data.values() if isinstance(data, Mapping) else [data]
@@ -160,16 +160,9 @@ def compare(
 ) -> Table:
     """Put networks into one table: accuracy, parameters, bytes, examples per second.
 
-    Parameters
-    ----------
-    networks : dict of str to Module
-        By name; the others are compared with the first.
-    data, part
-        Labelled examples, and what they are to the networks, as for :func:`evaluate`.
-    batch_size : int, default=256
-        Examples at once when speed is measured.
-    options
-        Windows and formats, as for :func:`bench`.
+    The others are compared with the first. Labelled examples, and the ``part`` that they are to
+    the networks, are those of :func:`evaluate`; speed is measured at ``batch_size``, with the
+    ``options`` of :func:`bench`.
     """
     networks = _named(networks)
     source = examples_of("compare", networks, data, part)

@@ -65,11 +65,9 @@ def intrinsic_dimension(
     -----
     Shift, scale and rotation of the points do not change the dimension. The estimate assumes that
     the manifold is flat and evenly filled as far as the ``k``-th neighbour. In high dimension this
-    takes very many points: the distance to a neighbour falls as :math:`m^{-1/d}` only. One draw
-    each of a sphere, a torus and a Swiss roll with k = 5 and 4,000 samples erred by -1, +6 and -8 %
-    in five dimensions at m = 1,000, and by 0, +1 and -2 % at m = 500,000; in ten dimensions by -7,
-    +26 and -12 %, and by -3, +7 and -9 %. Compare estimates from equal numbers of points, and
-    where classes are small read them as an order rather than as the dimension itself.
+    takes very many points: the distance to a neighbour falls as :math:`m^{-1/d}` only, and 1,000
+    points in ten dimensions err by -12 to +26 %. Compare estimates from equal numbers of points,
+    and where classes are small read them as an order rather than as the dimension itself.
 
     Examples
     --------

@@ -88,8 +88,7 @@ def measure_speed(
         Use ``torch.compile`` with fixed shapes. On the CPU the peak memory is then still that of
         the network as it is.
     windows, formats
-        Objects of WindowOptions and FormatOptions of :mod:`vinets.core.settings`; their fields are
-        keywords here, such as ``repeats=3`` and ``amp=True``.
+        Fields of WindowOptions and FormatOptions are keywords, such as ``repeats=3``, ``amp=True``.
     """
     owner, on = "measure_speed", resolve_device("measure_speed", device)
     modules = networks.values() if isinstance(networks, Mapping) else ()

@@ -198,13 +198,6 @@ def advise(split: Split, classes: int, *, advising: AdviceOptions) -> Advice:
       unit length with up to 100 coefficients, and OAVI takes any tau from 2. Rows that are
       fine-tuned keep to nothing by themselves: check them with
       :func:`~vinets.theory.bounds.polynomial_bounds`.
-
-    Examples
-    --------
-    >>> removed = (*(LayerNorms(name, 1e3, 1e5) for name in "abc"), LayerNorms("fc", 3.0, 9.0))
-    >>> print(advise(Split((), removed), classes=100).sentence)
-    Take 12800 polynomials over 512 monomials of degree up to 3: κ ≤ 0.38 at τ = 10, and κ ≤ 1 up to
-    τ = 26.3.
     """
     check_value("advise", "classes", whole(), classes)
     last, tau = split.removed[-1].spectral, advising.tau

@@ -45,9 +45,6 @@ MAX_ENTRIES = 2**27  # entries of W_M before merging, about 3 GiB of indices and
 ROUNDING = 1e-9  # relative excess over a bound that rounding may cause where it is attained
 
 
-# --- polynomials as two layers ----------------------------------------------------------------
-
-
 def subsets(degree: int) -> NDArray[np.bool_]:
     """List the non-empty subsets of ``degree`` elements, smallest first: (2^d - 1, d) masks."""
     members = (c for size in range(1, degree + 1) for c in combinations(range(degree), size))
@@ -92,17 +89,14 @@ def sums_matrix(terms: TermSet) -> Tensor:
             f"{entries:,} entries; at most {MAX_ENTRIES:,} are built. "
             "Use fewer terms or a lower degree."
         )
-    rows, columns, height = [], [], 0
+    parts, height = [], 0
     for degree, block in enumerate(terms.blocks[1:], 1):
-        masks = subsets(degree)
-        subset, place = np.nonzero(masks)
-        first = height + len(masks) * np.arange(len(block))
-        rows.append((first[:, None] + subset).ravel())
-        columns.append(block[:, place].ravel())
-        height += len(block) * len(masks)
-    index = torch.from_numpy(np.stack([np.concatenate(rows), np.concatenate(columns)]))
-    ones = torch.ones(index.shape[1], dtype=torch.float64)
-    shape = (height, terms.n_variables)
+        subset, place = np.nonzero(subsets(degree))
+        first = height + (2**degree - 1) * np.arange(len(block))
+        parts.append(np.stack([(first[:, None] + subset).ravel(), block[:, place].ravel()]))
+        height += len(block) * (2**degree - 1)
+    index = torch.from_numpy(np.concatenate(parts, axis=1))
+    ones, shape = torch.ones(index.shape[1], dtype=torch.float64), (height, terms.n_variables)
     # Coalescing adds up the ones of a variable that a term holds several times.
     return torch.sparse_coo_tensor(index, ones, shape, check_invariants=True).coalesce()
 
@@ -141,13 +135,6 @@ def encode(terms: TermSet, coefficients: Tensor, constants: Tensor | None = None
 
     There are S terms without the constant, coefficients (N, S) with a row for every polynomial,
     and their constant terms (N,), which are zeros where there are none.
-
-    Examples
-    --------
-    >>> terms = TermSet.from_exponents([[1, 0], [1, 2]])
-    >>> encoded = encode(terms, torch.tensor([[1.0, -2.0]]), torch.tensor([0.5]))
-    >>> encoded.evaluate(torch.tensor([[3.0, 2.0]], dtype=torch.float64))
-    tensor([[-20.5000]], dtype=torch.float64)
     """
     if coefficients.ndim != 2 or coefficients.shape[1] != len(terms):
         accepted = f"a matrix of {len(terms)} columns, one a term"
@@ -158,8 +145,9 @@ def encode(terms: TermSet, coefficients: Tensor, constants: Tensor | None = None
         accepted = f"a vector of {len(matrix)} numbers, one a polynomial"
         raise parameter_error("encode", "constants", accepted, tuple(shifts.shape))
     if not (matrix.isfinite().all() and shifts.isfinite().all()):
-        accepted = "finite, with their constants"
-        raise parameter_error("encode", "coefficients", accepted, "nan or inf")
+        raise parameter_error(
+            "encode", "coefficients", "finite, with their constants", "nan or inf"
+        )
     return InExEncoding(terms, sums_matrix(terms), matrix, shifts)
 
 
@@ -178,9 +166,6 @@ def encode_polynomials(polynomials: Polynomials) -> InExEncoding:
         return encode(plain.monomials.terms, weight, plain.bias)
     accepted = "a PolynomialLayer, BlockPolynomialLayer, SharedPolynomials or InExEncoding"
     raise parameter_error("encode_polynomials", "polynomials", accepted, type(polynomials).__name__)
-
-
-# --- norms and bounds --------------------------------------------------------------------------
 
 
 def matrix_norms(matrix: Tensor, name: str = "W", *, lipschitz: float = 1.0) -> LayerNorms:
@@ -325,12 +310,6 @@ def polynomial_bounds(polynomials: Polynomials, final: Tensor | None = None) -> 
     final : Tensor of shape (K, N) or None, default=None
         The weights W_F of the linear layer behind it, batch normalisation folded in. Its own
         norms serve as lambda_1 and lambda_2. None leaves the bounds of the theorem out.
-
-    Examples
-    --------
-    >>> encoded = encode(TermSet.from_exponents([[1, 0], [1, 1]]), torch.tensor([[3.0, -4.0]]))
-    >>> [(round(b.actual, 3), round(b.bound, 3)) for b in polynomial_bounds(encoded).bounds]
-    [(1.902, 5.657), (2.321, 8.0), (5.0, 7.0), (1.0, 1.414)]
     """
     encoded = encode_polynomials(polynomials)
     matrix = encoded.coefficients

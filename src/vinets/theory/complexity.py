@@ -123,8 +123,7 @@ def _norms(linear: LinearMap) -> LayerNorms:
     else:
         norms = matrix_norms(linear.matrix, linear.name)
     shrink = 1 / math.sqrt(linear.averaged)
-    spectral, two_one = norms.spectral * shrink, norms.two_one * shrink
-    two_one *= linear.copies
+    spectral, two_one = norms.spectral * shrink, norms.two_one * shrink * linear.copies
     return replace(norms, spectral=spectral, two_one=two_one, lipschitz=linear.lipschitz)
 
 
@@ -132,8 +131,7 @@ def _around(
     layers: list[LayerNorms], first: LinearMap, final: LinearMap, path: Tensor
 ) -> list[LayerNorms]:
     """Put a path (K, C P) beside the layers: a fork, carries and a join."""
-    matrix = first.matrix
-    diagonal = matrix.ndim == 1
+    matrix, diagonal = first.matrix, first.matrix.ndim == 1
     rows = matrix.abs() if diagonal else matrix.norm(dim=1)
     # Both see the latents, so that the norm is that of one matrix above the other.
     top = (lambda z: matrix * z) if diagonal else (lambda z: matrix @ z)
@@ -173,16 +171,10 @@ def spectral_complexity(
 ) -> Complexity:
     """Compute the spectral complexity of ``network`` at the size of ``example``.
 
-    Parameters
-    ----------
-    network : Module
-        Linear and convolutional layers, batch normalisation, Lipschitz activations, pooling and
-        residual blocks; or a :class:`vinets.CutNetwork` with such a backbone, a VI-Net for one.
-        It is not changed, and counts in eval mode.
-    example : Tensor or None, default=None
-        A batch of inputs; one is enough. A :class:`vinets.CutNetwork` knows its own.
-    tolerance, seed
-        Relative residual at which the spectral norms stop, and the seed of their random start.
+    It has linear and convolutional layers, batch normalisation, Lipschitz activations, pooling and
+    residual blocks, or is a :class:`vinets.CutNetwork` with such a backbone, which knows its own
+    example. It is not changed, and counts in eval mode. One input is enough. Spectral norms stop at
+    a relative residual of ``tolerance``; ``seed`` is that of their random start.
 
     Examples
     --------

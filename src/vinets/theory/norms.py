@@ -127,13 +127,6 @@ def spectral_norm(
 
     The layer has any stride, dilation and groups, and zero or circular padding; ``input_shape`` is
     that of one example: (channels, height, width), or (..., features).
-
-    Examples
-    --------
-    >>> layer = nn.Conv2d(1, 1, 1)
-    >>> _ = nn.init.constant_(layer.weight, -3.0)
-    >>> round(spectral_norm(layer, (1, 8, 8)).value, 6)
-    3.0
     """
     forward, rows = linear_map(layer, input_shape), row_norms(layer, input_shape)
     if (
@@ -228,8 +221,7 @@ def largest_singular_value(
 ) -> SpectralNorm:
     r"""Find the largest singular value of a linear map A, by Lanczos steps on :math:`A^T A`.
 
-    The transpose comes from automatic differentiation, so any linear map of tensors will do. Steps
-    end when, after 60 at least, the largest Ritz pair :math:`(\theta, v)` has
+    Steps end when, after 60 at least, the largest Ritz pair :math:`(\theta, v)` has
     :math:`\|A^T A v - \theta v\| \le \mathrm{tolerance} \cdot \theta`. The upper bound is that of
     Kuczyński and Woźniakowski (1992, theorem 4.2): after k steps from a random start in n
     dimensions, :math:`\theta < (1 - \varepsilon) \|A\|_2^2` with a probability of at most

@@ -113,9 +113,6 @@ def power(log10: float) -> str:
     return "0" if log10 == -math.inf else number(log10, "10^.2f")
 
 
-# --- sections ---------------------------------------------------------------------------------
-
-
 def _layers_section(study: Study) -> Section:
     """Show the norms of both networks; layers that the cut changes are in both, removed in one."""
     others = {} if study.network is None else {BEHIND: study.network.whole}
@@ -243,9 +240,6 @@ def corollary_sentence(ratio: float | None) -> str:
         "complexity terms on the same examples and at the same margin loss; the values themselves "
         "certify nothing."
     )
-
-
-# --- figures ----------------------------------------------------------------------------------
 
 
 def layers_figure(uncut: Complexity, networks: Mapping[str, Complexity]) -> Figure:

@@ -74,8 +74,7 @@ def margins(logits: Tensor, labels: Tensor) -> Tensor:
 def network_width(layers: Iterable[Layer], extra: Sequence[int] = ()) -> int:
     r"""Find the width :math:`\omega`: the most numbers that any layer takes or returns.
 
-    By the rule ``stacked``, what a residual block carries beside its branch counts. ``extra`` are
-    sizes of layers that are not among them: for a VI-Net, the rows of W_M, W_C and W_F.
+    What a residual block carries beside its branch counts. ``extra`` are sizes of other layers.
     """
     sizes = list(extra)
     for layer in layers:
@@ -121,9 +120,8 @@ class MarginBound:
     ) -> MarginBound:
         """Run a classifier over examples, and keep their margins and the norm of the inputs.
 
-        The network returns logits (b, K), or an object with such ``logits``. It runs in eval mode
-        where it lies; its training flags stay as they were. For the corollary the batches are the
-        training examples, each once and not augmented.
+        It runs in eval mode where it lies. For the corollary the batches are the training
+        examples, each once and not augmented.
         """
         parts, square, device = [torch.empty(0)], 0.0, device_of(network)
         with evaluating(network):
@@ -328,10 +326,8 @@ def study(
 
     Parameters
     ----------
-    model, cut
-        The uncut network and where to cut it, as in :func:`vinets.build`.
-    example : Tensor
-        A batch of inputs; one is enough.
+    model, cut, example
+        The uncut network, where to cut it, and a batch of inputs; one is enough.
     network : CutNetwork or None, default=None
         A VI-Net or a baseline made of ``model`` at this cut.
     batches : callable or None, default=None
@@ -342,13 +338,6 @@ def study(
         A rescaling in front of it depends on the data, so it counts only with a ``network``.
     advising
         As for :func:`vinets.theory.advisor.advise`; the fields are keywords here, too.
-
-    Examples
-    --------
-    >>> from vinets.models import digits_cnn
-    >>> found = study(digits_cnn(), "relu2", torch.zeros(1, 1, 8, 8), components=16)
-    >>> [layer.name for layer in found.split.removed]
-    ['conv3', 'conv4', 'fc']
     """
     name = resolve_cut(model, cut, example)
     uncut, behind, corollary = spectral_complexity(model, example, seed=seed), None, None

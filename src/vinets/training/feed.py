@@ -34,7 +34,8 @@ Batch = tuple[Inputs, Tensor, Tensor | None]  # inputs or latents, labels, logit
 class Feed(Protocol):
     """Gives the examples of every epoch; the same epoch number gives the same examples."""
 
-    def steps(self, batch_size: int) -> int: ...  # in an epoch
+    # Full batches of an epoch; one of all examples where there are fewer than that.
+    def steps(self, batch_size: int) -> int: ...
 
     # Digests of what examples are made of: no checkpoint goes on with others.
     def facts(self) -> dict[str, Any]: ...
@@ -53,18 +54,10 @@ def generator_of(seed: int, *path: int) -> torch.Generator:
     return torch.Generator().manual_seed(state)
 
 
-def steps_of(examples: int, batch_size: int) -> int:
-    """Count full batches in an epoch; one of all examples where there are fewer than a batch."""
-    return examples // min(batch_size, examples)
-
-
 def shuffled(examples: int, batch_size: int, seed: int, number: int) -> Tensor:
     """Return positions of an epoch, in full batches: a short one would upset batch norm."""
     order = torch.randperm(examples, generator=generator_of(seed, number, 0))
-    return order[: steps_of(examples, batch_size) * min(batch_size, examples)]
-
-
-# --- teachers ---------------------------------------------------------------------------------
+    return order[: examples - examples % min(batch_size, examples)]
 
 
 class Lessons:
@@ -103,9 +96,6 @@ class Lessons:
                 self._kept.clear()  # those of other seeds or batches
             self._kept[key] = answers
         return answers
-
-
-# --- inputs -----------------------------------------------------------------------------------
 
 
 class InputFeed:
@@ -156,7 +146,7 @@ class InputFeed:
         return digest((), [content(self.source), as_plain(augmentation)])
 
     def steps(self, batch_size: int) -> int:
-        return steps_of(len(self.train), batch_size)
+        return max(1, len(self.train) // batch_size)
 
     def epoch(self, number: int, batch_size: int) -> Iterator[Batch]:
         recipe, size = self.recipe, min(batch_size, len(self.train))
@@ -211,9 +201,6 @@ class InputFeed:
             yield inputs, labels, taught
 
 
-# --- cached latents ---------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, eq=False)
 class LatentViews:
     """Latents of several augmented passes over the data, and of the held-out part.
@@ -265,7 +252,7 @@ class ViewFeed:
         return {"labels": labels, "views": len(self.cache.views)} | self.cache.facts()
 
     def steps(self, batch_size: int) -> int:
-        return steps_of(len(self.cache.labels), batch_size)
+        return max(1, len(self.cache.labels) // batch_size)
 
     def epoch(self, number: int, batch_size: int) -> Iterator[Batch]:
         cache, count = self.cache, len(self.cache.labels)
@@ -290,7 +277,7 @@ def cache_latents(
     data: Any,
     *,
     recipe: TrainingOptions = THREE_VIEWS,
-    teacher: nn.Module | None = None,
+    teacher: nn.Module | Lessons | None = None,
     memory_limit: int = 8 << 30,
     device: torch.device | str = "cpu",
     progress: Progress | str | None = None,
@@ -330,10 +317,8 @@ def cache_latents(
         logits.extend([torch.cat(answers)] if answers else [])
         return torch.cat(parts)
 
-    passes = range(1, views + 1)
-    latents = tuple(
-        collect(feed.batches(feed.train, LATENT_BATCH, draws=feed.draws(n))) for n in passes
-    )
+    passes = (feed.draws(number) for number in range(1, views + 1))
+    latents = tuple(collect(feed.batches(feed.train, LATENT_BATCH, draws=one)) for one in passes)
     held, held_labels = first[:0].to(dtype), feed.train.labels[:0]
     if feed.held is not None:
         held, held_labels = collect(feed.held_out(LATENT_BATCH)), feed.held.labels

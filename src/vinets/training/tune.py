@@ -53,8 +53,8 @@ def fine_tune(
     Parameters
     ----------
     network : CutNetwork
-        A VI-Net or one with another head; it is trained in place, moved to ``device``. The
-        uncut network that it was made from never changes.
+        A VI-Net or one with another head; it is trained in place, moved to ``device`` if that is
+        given. The uncut network that it was made from never changes.
     data : data source or LatentViews
         The training data: a pair of tensors, a DataLoader, a source of :mod:`vinets.data`; or
         latents that :func:`cache_latents` collected, for a backbone that stays as it is. A part of
@@ -72,8 +72,6 @@ def fine_tune(
         :class:`Lessons`, it is asked once for several networks that are trained on the same steps.
     directory : path or None, default=None
         For checkpoints between epochs; an interrupted training goes on from the last one.
-    device : str or None, default=None
-        None is where the network lies.
     """
     head = network.head
     if recipe is None:
@@ -102,7 +100,6 @@ def fine_tune(
     stage = f"training {head.label}"
     where: dict[str, Any] = {"device": device, "progress": progress}
     if recipe.views is not None and not cached:
-        teacher = teacher.teacher if isinstance(teacher, Lessons) else teacher
         data = cache_latents(network, data, recipe=recipe, teacher=teacher, **where)
     last = head.last_layer() if recipe.trained == "classifier" else None
     if last is not None:
@@ -132,9 +129,9 @@ def fine_tune(
                 return fit(network, feed, recipe, compiled=recipe.compiled, start=start, **call)
         finally:
             network.freeze()
+            network.eval()
             notes = network.record.notes | {"tuned": recipe.trained}
             network.record = replace(network.record, notes=notes)
-            network.eval()
     trained: nn.Module = head
     if isinstance(data, LatentViews):
         split = head.split() if data.nbytes <= MAX_VIEWS else None
