@@ -50,7 +50,8 @@ def sizes(network: nn.Module) -> Sizes:
     >>> sizes(nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2)))
     Sizes(total=16, parameters=12, indices=1, by_part={'network': 12})
     """
-    parameters, offered = _count(network.parameters()), getattr(network, "parts", None)
+    parameters = sum(t.numel() for t in _distinct(network.parameters()))
+    offered = getattr(network, "parts", None)
     parts: Mapping[str, nn.Module | int] = {"network": parameters}
     if callable(offered) and not isinstance(offered, nn.Module):  # a child may have this name
         parts = offered()
@@ -63,12 +64,14 @@ def sizes(network: nn.Module) -> Sizes:
 
 def stored_numbers(module: nn.Module) -> int:
     """Count the entries of all parameters and floating-point buffers, a shared tensor once."""
-    return _count([*module.parameters(), *(b for b in module.buffers() if not _is_index(b))])
+    tensors = _distinct([*module.parameters(), *module.buffers()])
+    return sum(t.numel() for t in tensors if t.is_floating_point() or t.is_complex())
 
 
 def stored_indices(module: nn.Module) -> int:
     """Count the entries of all integer and boolean buffers, a shared tensor once."""
-    return _count(b for b in module.buffers() if _is_index(b))
+    tensors = _distinct([*module.parameters(), *module.buffers()])
+    return sum(t.numel() for t in tensors if not (t.is_floating_point() or t.is_complex()))
 
 
 def stored_bytes(module: nn.Module) -> int:
@@ -79,18 +82,12 @@ def stored_bytes(module: nn.Module) -> int:
     >>> stored_bytes(nn.Linear(3, 2))
     32
     """
-    tensors = [*module.parameters(), *module.buffers()]
-    widths = {tensor.element_size() for tensor in tensors}
-    return sum(w * _count(t for t in tensors if t.element_size() == w) for w in widths)
+    return sum(t.nbytes for t in _distinct([*module.parameters(), *module.buffers()]))
 
 
-def _is_index(tensor: Tensor) -> bool:
-    return not (tensor.is_floating_point() or tensor.is_complex())
-
-
-def _count(tensors: Iterable[Tensor]) -> int:
-    """Count entries; tensors that show the same memory in the same way count once."""
-    distinct: dict[Any, int] = {}
+def _distinct(tensors: Iterable[Tensor]) -> Iterable[Tensor]:
+    """Return tensors; those that show the same memory in the same way once."""
+    distinct: dict[Any, Tensor] = {}
     for tensor in tensors:
         if is_lazy(tensor):
             raise ValueError(
@@ -98,8 +95,8 @@ def _count(tensors: Iterable[Tensor]) -> int:
             )
         # By address: views of one memory that differ in shape or strides are different tensors.
         where = tensor.untyped_storage()._cdata, tensor.storage_offset()
-        distinct[*where, tensor.shape, tensor.stride(), tensor.dtype] = tensor.numel()
-    return sum(distinct.values())
+        distinct[*where, tensor.shape, tensor.stride(), tensor.dtype] = tensor
+    return distinct.values()
 
 
 def batch_of(owner: str, inputs: Any, name: str = "example") -> int:
