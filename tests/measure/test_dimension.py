@@ -146,7 +146,5 @@ class TestCorrelation:
     def test_values_without_a_correlation(self, values):
         with pytest.raises(ValueError, match="'dimensions' parameter of dimension_correlation"):
             dimension_correlation(values, [1, 2, 3])
-
-    def test_lengths_that_differ(self):
         with pytest.raises(ValueError, match=r"'counts' parameter .* here 3 values"):
             dimension_correlation([1, 2, 3], [1, 2, 3, 4])

@@ -30,7 +30,6 @@ from vinets.theory.bounds import (
     subsets,
     sums_matrix,
 )
-from vinets.theory.norms import Complexity, LayerNorms
 from vinets.training import fine_tune
 
 ONE = TermSet.from_exponents([[1]])
@@ -239,21 +238,6 @@ def test_proved_and_stated_product_differ_by_the_root_of_two_to_the_d():
     assert size.product(7.0, "stated") == pytest.approx(2**4 * 4 * 2 * 7 * math.sqrt(15))
     assert size.product(7.0) == pytest.approx(2**2 * 4 * 2 * 7 * math.sqrt(15))
     assert size.sum_of_ratios(8.0) == pytest.approx(48 ** (2 / 3) + 5 ** (2 / 3) * 3 ** (1 / 3) + 4)
-
-
-# --- kappa ------------------------------------------------------------------------------------
-
-
-numbers = st.floats(0.1, 10)
-norms = st.lists(
-    st.builds(LayerNorms, st.just(""), numbers, numbers, numbers), min_size=1, max_size=4
-)
-
-
-@given(norms, norms, norms)
-def test_kappa_is_the_quotient_of_the_complexities(kept, removed, added):
-    expected = Complexity((*kept, *added)).R / Complexity((*kept, *removed)).R
-    assert kappa(kept, removed, added) == pytest.approx(expected)
 
 
 # --- records and refusals ---------------------------------------------------------------------

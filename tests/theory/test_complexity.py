@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from vinets import build, collect
 from vinets.data import digits
-from vinets.heads import Head, PooledHead
+from vinets.heads import Head
 from vinets.models import digits_cnn
 from vinets.models.networks import BasicBlock
 from vinets.theory.bounds import encode_polynomials
@@ -174,12 +174,6 @@ def test_variables_beyond_one_cost_their_power(latents):
         growth = found.head.variables_bound ** (found.head.bounds.size.degree - 1)
         assert pytest.approx(found.whole.R * max(1.0, growth)) == found.guaranteed.R
     assert cut_complexity(tame).head.variables_bound == 1
-
-
-def test_a_pooled_head_is_its_dense_matrix():
-    head = PooledHead(3, 2).eval()
-    matrix = dense(lambda z: head.double()(z.reshape(-1, 3, 4)), 12).detach()
-    agree(head, (3, 4), [matrix])
 
 
 def test_pooling_of_the_reader_counts(latents):
