@@ -288,7 +288,7 @@ def test_an_experiment_from_outside_is_one_of_all(folders, tmp_path, monkeypatch
         "Mine",
         "nowhere",
         99,
-        lambda plan: {("ideals",): plan.trial(RESNET18, "layer4.1.bn1", "ideals")},
+        lambda plan: {("ideals",): plan.trial(RESNET18, "layer4.1.bn1", task="ideals")},
         lambda plan, found: Findings(("Nothing to see.",)),
     )
     assert chosen_experiments(["all"], PLAN)[-1] is mine

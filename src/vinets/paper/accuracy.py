@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable
 from statistics import mean
+from typing import Any
 
 from vinets.paper.plan import (
     Experiment,
@@ -11,31 +12,38 @@ from vinets.paper.plan import (
     Plan,
     Results,
     Trials,
+    accuracies,
+    averaged,
     level,
     part,
     series_of,
     share,
-    spread,
     trained,
 )
 from vinets.report.values import Axis, Column, Figure, ReferenceLine, Row, Table
+from vinets.runs.trial import TrialResult
 
 ACCURACY = Axis("test accuracy in %", format=".2f")
 
 
-def accuracy_figure(plan: Plan, name: str, title: str, results: Results) -> Figure:
-    """Return accuracy against the share removed; the uncut network is a dashed line.
+def accuracy_figure(
+    name: str,
+    title: str,
+    results: Results,
+    x: Axis,
+    place: Callable[[TrialResult], float] = share,
+    **more: Any,
+) -> Figure:
+    """Return accuracy against the share removed, or another x; the uncut network is a dashed line.
 
     Results have the keys (series, cut, ...); where the rest tells several apart, such as seeds,
     their mean and standard deviation are drawn.
     """
-    series = series_of(
-        {key: (share(one), 100 * one.trained.accuracy) for key, one in results.items()}
-    )
-    head, cut, *_ = next(iter(results))  # the uncut networks are the same behind every cut
-    uncut = mean(one.uncut for one in trained(results, head, cut))
-    levels = (ReferenceLine("uncut network", 100 * uncut),)
-    return Figure(name, title, plan.removed, ACCURACY, series, levels=levels)
+    points = {key: (place(one), 100 * one.trained.accuracy) for key, one in results.items()}
+    first, *_ = results  # the uncut networks are the same behind every cut
+    uncut = 100 * mean(one.uncut for one in trained(results, *first[:2]))
+    levels = (ReferenceLine("uncut network", uncut),)
+    return Figure(name, title, x, ACCURACY, series_of(points), levels=levels, **more)
 
 
 # --- truncation -------------------------------------------------------------------------------
@@ -80,7 +88,7 @@ def _truncated(plan: Plan) -> Trials:
 
 def _truncation(plan: Plan, results: Results) -> Findings:
     figures = tuple(
-        accuracy_figure(plan, f"truncation-{one.data}", one.caption, part(results, one))
+        accuracy_figure(f"truncation-{one.data}", one.caption, part(results, one), plan.removed)
         for one in plan.chosen
     )
     if not plan.splits:
@@ -90,21 +98,13 @@ def _truncation(plan: Plan, results: Results) -> Findings:
     vi, *others = backbone.heads.values()
     for cut in plan.cuts(backbone):
         ours = trained(results, backbone, vi, cut)
-        section = f"{cut}: VI-Net {mean(100 * one.accuracy for one in ours):.2f} %"
+        section = f"{cut}: VI-Net {mean(accuracies(ours)):.2f} %"
         for name in (*others, "uncut network"):
             theirs = trained(results, backbone, name, cut) or None  # None is the uncut network
-            gap, accuracies = level(ours, theirs), [100 * one.uncut for one in ours]
-            if theirs is not None:
-                accuracies = [100 * one.accuracy for one in theirs]
-            values = {
-                "head": name,
-                "cut": cut,
-                "theirs": mean(accuracies),
-                "theirs_std": spread(accuracies),
-                "difference": gap.value,
-                "interval": gap.shown,
-                "verdict": gap.word,
-            }
+            gap = level(ours, theirs)
+            means = accuracies(theirs) if theirs else [100 * one.uncut for one in ours]
+            values = {"head": name, "cut": cut, **averaged("theirs", means)}
+            values |= {"difference": gap.value, "interval": gap.shown, "verdict": gap.word}
             rows.append(Row(values, section=section))
     facts = {"splits": plan.seeds, "keep": plan.options.keep, "epochs": plan.epochs}
     text = tuple(one.format(components=plan.components, **facts) for one in SOLVED)
@@ -112,45 +112,32 @@ def _truncation(plan: Plan, results: Results) -> Findings:
     return Findings(text, (table,), figures)
 
 
-Experiment(
-    "fig-truncation",
-    "Accuracy against the share of layers removed",
-    "Figures on truncation, CIFAR-100 and CIFAR-10",
-    4,
-    _truncated,
-    _truncation,
-)
+title = "Accuracy against the share of layers removed"
+place = "Figures on truncation, CIFAR-100 and CIFAR-10"
+Experiment("fig-truncation", title, place, 4, _truncated, _truncation)
 
 
-def _by_parameters(plan: Plan, results: Results) -> Findings:
+def _by_size(plan: Plan, results: Results) -> Findings:
     """Show the same accuracies against everything that the networks store."""
-    (backbone,) = plan.chosen
-    own = part(results, backbone)
-    figure = accuracy_figure(plan, f"parameters-{backbone.data}", backbone.caption, own)
-    points = {key: (one.trained.parameters, 100 * one.trained.accuracy) for key, one in own.items()}
+    (one,) = plan.chosen
     axis = Axis("parameters", log=True, format=",.0f")
-    figure = replace(figure, x=axis, series=series_of(points), kind="scatter")
+    name, own = f"parameters-{one.data}", part(results, one)
+    figure = accuracy_figure(
+        name, one.caption, own, axis, lambda result: result.trained.parameters, kind="scatter"
+    )
     return Findings((PARAMETERS,), figures=(figure,))
 
 
+title, place = "Accuracy against parameters", "Table 2, as a figure"
 Experiment(
-    "fig-parameters",
-    "Accuracy against parameters",
-    "Table 2, as a figure",
-    5.5,
-    lambda plan: _truncated(plan) if plan.splits else {},
-    _by_parameters,
+    "fig-parameters", title, place, 5.5, lambda p: _truncated(p) if p.splits else {}, _by_size
 )
 
 # --- baselines --------------------------------------------------------------------------------
 
 SIMPLE = {  # heads of the figure on truncation come first, so that colours agree
-    "vanishing": "VI-Net",
-    "linear": "linear head, flat",
-    "random": "random monomials",
-    "mlp": "MLP",
-    "pooled": "linear head, pooled",
-    "components": "linear on components",
+    **{"vanishing": "VI-Net", "linear": "linear head, flat", "random": "random monomials"},
+    **{"mlp": "MLP", "pooled": "linear head, pooled", "components": "linear on components"},
 }
 DUEL_COLUMNS = (
     Column("cut", "cut"),
@@ -202,23 +189,15 @@ def _baselines(plan: Plan, results: Results) -> Findings:
             part(results, backbone, reading, SIMPLE[head], cut).values()
             for head in ("vanishing", "random")
         )
-        ours, theirs = ([100 * one.trained.accuracy for one in own] for own in (vi, random))
+        ours, theirs = (accuracies(one.trained for one in own) for own in (vi, random))
         gaps = [a - b for a, b in zip(ours, theirs, strict=True)]
-        values = {
-            "cut": cut,
-            "removed": share(next(iter(vi))),
-            "vi": mean(ours),
-            "vi_std": spread(ours),
-            "random": mean(theirs),
-            "random_std": spread(theirs),
-            "difference": mean(gaps),
-            "difference_std": spread(gaps),
-            "wins": f"{sum(gap > 0 for gap in gaps)} of {len(gaps)}",
-        }
+        values = {"cut": cut, "removed": share(next(iter(vi))), **averaged("vi", ours)}
+        values |= averaged("random", theirs) | averaged("difference", gaps)
+        values["wins"] = f"{sum(gap > 0 for gap in gaps)} of {len(gaps)}"
         rows.append(Row(values, section=f"{backbone.caption}: {reading}"))
     table = Table("random", "VI-Net and random monomials", DUEL_COLUMNS, tuple(rows))
     figures = tuple(
-        accuracy_figure(plan, f"baselines-{backbone.data}", backbone.caption, own)
+        accuracy_figure(f"baselines-{backbone.data}", backbone.caption, own, plan.removed)
         for backbone in plan.chosen
         if backbone.baselines and (own := part(results, backbone, next(iter(backbone.readings))))
     )

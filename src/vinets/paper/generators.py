@@ -6,7 +6,17 @@ from statistics import mean
 
 from vinets.measure.dimension import dimension_correlation
 from vinets.paper.backbones import GENERATORS, Backbone
-from vinets.paper.plan import Experiment, Findings, Plan, Results, Trials, part, series_of, share
+from vinets.paper.plan import (
+    Experiment,
+    Findings,
+    Plan,
+    Results,
+    Trials,
+    fields_of,
+    part,
+    series_of,
+    share,
+)
 from vinets.report.values import Axis, Column, Figure, ReferenceLine, Row, Table
 from vinets.runs.tasks import RATIOS
 from vinets.runs.trial import IdealFacts
@@ -48,7 +58,7 @@ TRAINING_IMAGES = 50_000  # images to train on, of both CIFAR data sets
 
 def counts_of(facts: IdealFacts, backbone: Backbone) -> dict[str, float]:
     """Count monomials and polynomials; with few of them in all, average over classes, too."""
-    counts: dict[str, float] = {"monomials": facts.monomials, "polynomials": facts.polynomials}
+    counts = fields_of(facts, "monomials", "polynomials")
     if backbone.splits:
         counts[A_CLASS.name] = mean((facts.by_class or {}).values())
     return counts
@@ -56,24 +66,22 @@ def counts_of(facts: IdealFacts, backbone: Backbone) -> dict[str, float]:
 
 def _readings(plan: Plan) -> Trials:
     """Plan an ideal for every row and reading, with nothing else on the machine for its seconds."""
-    return {
-        (reading, backbone, cut, printed): plan.trial(
-            backbone, cut, "ideals", alone=True, **changes
-        )
-        for backbone in plan.chosen
-        for cut, printed in backbone.rows[-2 if plan.quick else 0 :]
-        for reading, changes in backbone.readings.items()
-    }
+    trials: Trials = {}
+    for backbone in plan.chosen:
+        for cut, printed in backbone.rows[-2 if plan.quick else 0 :]:
+            for reading, changes in backbone.readings.items():
+                trial = plan.trial(backbone, cut, task="ideals", alone=True, **changes)
+                trials[reading, backbone, cut, printed] = trial
+    return trials
 
 
 def _counted(plan: Plan, results: Results) -> Findings:
     first, *others = plan.chosen[0].readings
     rows: dict[str, list[Row]] = {reading: [] for reading in (first, *others)}
     for (reading, backbone, cut, printed), result in results.items():
-        facts = result.found
-        counts = counts_of(facts, backbone)
-        values = {"cut": cut, "removed": share(result), **counts, "seconds": facts.seconds}
-        paper: dict[str, float] = {}
+        facts, paper = result.found, {}
+        values = {"cut": cut, "removed": share(result), "seconds": facts.seconds}
+        values |= counts_of(facts, backbone)
         if printed is not None:
             paper = {"removed": printed, **GENERATORS[backbone.name][printed]}
             values["speedup"] = paper["seconds"] / facts.seconds
@@ -120,7 +128,7 @@ PLAIN_LAYERS = (
 
 def _layers(plan: Plan) -> Trials:
     return {
-        (backbone, place, cut): plan.trial(backbone, cut, "ideals")
+        (backbone, place, cut): plan.trial(backbone, cut, task="ideals")
         for backbone in plan.chosen
         if backbone.layers
         for place, cut in enumerate(plan.cuts(backbone, backbone.layers), 1)
@@ -135,20 +143,14 @@ def _by_layer(plan: Plan, results: Results) -> Findings:
     }
     backbone, *_ = next(iter(results))
     what = "convolution, counted from the first block" if backbone.residual else "layer"
-    where, counts = Axis(what, format=".0f"), Axis("count", log=True, format=",.0f")
-    figure = Figure("generators-by-layer", backbone.caption, where, counts, series_of(points))
+    axes = Axis(what, format=".0f"), Axis("count", log=True, format=",.0f")
+    figure = Figure("generators-by-layer", backbone.caption, *axes, series_of(points))
     text = LAYERS if backbone.residual else PLAIN_LAYERS
     return Findings((text.format(plan.options.psi),), figures=(figure,))
 
 
-Experiment(
-    "fig-generators",
-    "Generators behind every layer",
-    "Figure on truncation and the number of generators",
-    7,
-    _layers,
-    _by_layer,
-)
+title, place = "Generators behind every layer", "Figure on truncation and the number of generators"
+Experiment("fig-generators", title, place, 7, _layers, _by_layer)
 
 # --- pruning ----------------------------------------------------------------------------------
 
@@ -159,32 +161,27 @@ PRUNED = (
 
 
 def _every_cut(plan: Plan) -> Trials:
-    return {(backbone, cut): plan.trial(backbone, cut, "ideals") for backbone, cut in plan.places}
+    return {(one, cut): plan.trial(one, cut, task="ideals") for one, cut in plan.places}
 
 
 def _left(plan: Plan, results: Results) -> Findings:
     levels, figures = (ReferenceLine("variables", plan.components),), []
     for backbone in plan.chosen:
-        own = part(results, backbone)
-        points = {
-            (f"{ratio:.0%} pruned", cut): (share(one), one.found.monomials_left[str(ratio)])
-            for ratio in RATIOS
-            for (cut,), one in own.items()
-        }
-        title, axes = backbone.caption, (plan.removed, MONOMIALS)
-        name = f"monomials-{backbone.data}"
-        figures.append(Figure(name, title, *axes, series_of(points), levels=levels))
+        own = part(results, backbone).items()
+        series = series_of(
+            {
+                (f"{ratio:.0%} pruned", cut): (share(one), one.found.monomials_left[str(ratio)])
+                for ratio in RATIOS
+                for (cut,), one in own
+            }
+        )
+        name, axes = f"monomials-{backbone.data}", (plan.removed, MONOMIALS)
+        figures.append(Figure(name, backbone.caption, *axes, series, levels=levels))
     return Findings((PRUNED.format(plan.components),), figures=tuple(figures))
 
 
-Experiment(
-    "fig-monomials",
-    "Monomials left after pruning",
-    "Figure on pruning and monomials",
-    6,
-    _every_cut,
-    _left,
-)
+title, place = "Monomials left after pruning", "Figure on pruning and monomials"
+Experiment("fig-monomials", title, place, 6, _every_cut, _left)
 
 # --- dimension --------------------------------------------------------------------------------
 
@@ -202,7 +199,7 @@ DIMENSION_COLUMNS = (
 
 def _estimates(plan: Plan) -> Trials:
     return {
-        (backbone, cut, task): plan.trial(backbone, cut, task)
+        (backbone, cut, task): plan.trial(backbone, cut, task=task)
         for backbone, cut in plan.places
         for task in ("dimension", "ideals")
     }
@@ -210,49 +207,34 @@ def _estimates(plan: Plan) -> Trials:
 
 def _estimated(plan: Plan, results: Results) -> Findings:
     counted = A_CLASS.name if plan.splits else "monomials"
-    rows, points, notes = [], {}, []
+    rows, notes, points = [], [], {}
     for backbone in plan.chosen:
-        x, y = [], []
+        own = []
         for cut in plan.cuts(backbone):
             result = results[backbone, cut, "dimension"]
-            dimension = result.estimated
             counts = counts_of(results[backbone, cut, "ideals"].found, backbone)
-            values = {
-                "cut": cut,
-                "removed": share(result),
-                "dimension": dimension.mean,
-                "dimension_std": dimension.std,
-                **{name: number for name, number in counts.items() if name != "polynomials"},
-            }
+            del counts["polynomials"]
+            found = result.estimated
+            values = {"cut": cut, "removed": share(result), **counts}
+            values |= {"dimension": found.mean, "dimension_std": found.std}
             rows.append(Row(values, section=backbone.caption))
-            points[backbone.caption, cut] = dimension.mean, counts[counted]
-            x.append(dimension.mean)
-            y.append(counts[counted])
-        c = dimension_correlation(x, y)
+            points[backbone.caption, cut] = found.mean, counts[counted]
+            own.append((found.mean, counts[counted]))
+        c = dimension_correlation(*zip(*own, strict=True))
         notes.append(
             f"{backbone.caption}: Pearson correlation {c.pearson:.2f} (p = {c.pearson_p:.2g}), "
             f"rank correlation {c.spearman:.2f} (p = {c.spearman_p:.2g}), {c.count} cuts."
         )
     columns = (*DIMENSION_COLUMNS, A_CLASS) if plan.splits else DIMENSION_COLUMNS
-    figure = Figure(
-        "dimension",
-        "Dimension and monomials",
-        Axis("intrinsic dimension, mean over classes", format=".1f"),
-        Axis(A_CLASS.name, format=".0f") if plan.splits else MONOMIALS,
-        series_of(points),
-        kind="scatter",
-    )
+    x = Axis("intrinsic dimension, mean over classes", format=".1f")
+    y = Axis(A_CLASS.name, format=".0f") if plan.splits else MONOMIALS
+    title, series = "Dimension and monomials", series_of(points)
+    figure = Figure("dimension", title, x, y, series, kind="scatter")
     used = sorted({one.dimension.neighbours for one in results.values() if one.dimension})
     text = DIMENSION.format(" or ".join(map(str, used)))
     table = Table("dimension", "By cut", columns, tuple(rows))
     return Findings((text,), (table,), (figure,), tuple(notes))
 
 
-Experiment(
-    "fig-dimension",
-    "Intrinsic dimension and the number of monomials",
-    "Figure on intrinsic dimension",
-    9,
-    _estimates,
-    _estimated,
-)
+title, place = "Intrinsic dimension and the number of monomials", "Figure on intrinsic dimension"
+Experiment("fig-dimension", title, place, 9, _estimates, _estimated)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import mean, stdev
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 from vinets.core.checks import counted
 from vinets.core.registry import Registry
@@ -22,32 +22,17 @@ from vinets.runs.trial import TrainingFacts, Trial, TrialResult
 PAPER = Trial(
     options=VanishingOptions(normalization="unit", scale="none", keep=None, monomials=None),
     latents=LatentOptions(per_class=512, reuse=True, batch_size=2_000, memory_limit=64 << 30),
-    recipe=TrainingOptions(
-        epochs=20,
-        # The paper does not give the weight decay. The last epoch: nothing is held out.
-        weight_decay=2e-3,
-        validation=0.0,
-        precision="tf32",
-        views=5,
-        dtype="float16",
-        projected=True,
-    ),
+    # The paper does not give the weight decay. The last epoch: nothing is held out.
+    recipe=TrainingOptions(epochs=20, weight_decay=2e-3, validation=0.0, projected=True),
     timing=SpeedOptions(repeats=5, seconds=1.0),
     counting="paper",
     checkpoints=False,  # a training takes seconds
-)
+).change(views=5, dtype="float16", precision="tf32")
 """What all experiments start from: the paper's settings, as they were taken on CIFAR."""
 
 QUICK: dict[str, Any] = {
-    "per_class": 16,
-    "components": 12,
-    "views": 1,
-    "epochs": 1,
-    "train": 16,
-    "test": 6,
-    "batch": 16,
-    "repeats": 2,
-    "seconds": 0.01,
+    **{"per_class": 16, "components": 12, "views": 1, "epochs": 1, "train": 16, "test": 6},
+    **{"batch": 16, "repeats": 2, "seconds": 0.01},
 }
 """Changes to it to see that everything runs."""
 
@@ -110,21 +95,17 @@ class Plan:
     @property
     def suffix(self) -> str:
         """Return what ends the name of every file, so that none passes for one of a full run."""
-        return "-quick" if self.quick else ""
+        return "-quick" * self.quick
 
     @property
     def options(self) -> VanishingOptions:
         """Return how the generators of all experiments are found, unless they say otherwise."""
-        options = self.start.options
-        assert isinstance(options, VanishingOptions)
-        return options
+        return cast(VanishingOptions, self.start.options)
 
     @property
     def components(self) -> int:
         """Return the number of principal components, the variables of the polynomials."""
-        components = self.options.components
-        assert components is not None
-        return components
+        return cast(int, self.options.components)
 
     @property
     def epochs(self) -> str:
@@ -133,17 +114,10 @@ class Plan:
 
     def networks(self, backbone: Backbone) -> list[str]:
         """Return names of the uncut networks in the store: one, or one for every split."""
-        return [network_name(backbone, k) for k in range(self.seeds if backbone.splits else 1)]
+        return [backbone.network(k) for k in range(self.seeds if backbone.splits else 1)]
 
     def trial(
-        self,
-        backbone: Backbone,
-        cut: str,
-        task: str = "train",
-        *,
-        head: str = "vanishing",
-        seed: int = 0,
-        **changes: Any,
+        self, backbone: Backbone, cut: str, head: str = "vanishing", seed: int = 0, **changes: Any
     ) -> Trial:
         """Return a trial of the paper, with changes as :meth:`Trial.change` takes them.
 
@@ -152,16 +126,11 @@ class Plan:
         """
         if self.quick:  # a change of the experiment's own does not undo the small slice
             changes = {name: v for name, v in changes.items() if name not in QUICK}
-        network = network_name(backbone, seed)
-        trial = self.start.change(network=network, cut=cut, task=task, seed=seed, **changes)
+        network = backbone.network(seed)
+        trial = self.start.change(network=network, cut=cut, seed=seed, **changes)
         if head == trial.head:
             return trial
         return replace(trial, head=head, options=rival_options(head, trial.head, trial.options))
-
-
-def network_name(backbone: Backbone, split: int) -> str:
-    """Return the name of an uncut network in the store."""
-    return f"{backbone.name}-{split}" if backbone.splits else backbone.name
 
 
 @dataclass(frozen=True)
@@ -245,6 +214,21 @@ def spread(values: Sequence[float]) -> float | None:
     return stdev(values) if len(values) > 1 else None
 
 
+def accuracies(facts: Iterable[TrainingFacts]) -> list[float]:
+    """Return the accuracies of trainings in percent."""
+    return [100 * one.accuracy for one in facts]
+
+
+def averaged(name: str, values: Sequence[float]) -> dict[str, float | None]:
+    """Return the mean and the standard deviation of values, as a column of a table takes them."""
+    return {name: mean(values), f"{name}_std": spread(values)}
+
+
+def fields_of(facts: object, *names: str) -> dict[str, Any]:
+    """Return fields of a result as the values of columns that have their names."""
+    return {name: getattr(facts, name) for name in names}
+
+
 def series_of(points: Mapping[Key, tuple[float, Number]]) -> tuple[Series, ...]:
     """Return a series for every first part of a key, with a point for every second, mostly a cut.
 
@@ -257,9 +241,8 @@ def series_of(points: Mapping[Key, tuple[float, Number]]) -> tuple[Series, ...]:
     series = []
     for name, by_label in by_name.items():
         values = [[y for _, y in some] for some in by_label.values()]
-        several = any(len(some) > 1 for some in values)
         x = tuple(some[0][0] for some in by_label.values())
-        std = tuple(map(spread, values)) if several else None
+        std = tuple(map(spread, values)) if max(map(len, values)) > 1 else None
         series.append(Series(name, x, tuple(map(mean, values)), tuple(by_label), std))
     return tuple(series)
 

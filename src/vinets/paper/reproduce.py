@@ -26,7 +26,7 @@ from vinets.measure import machine
 from vinets.measure.dimension import require_estimator
 from vinets.networks.files import DESCRIPTION, WEIGHTS
 from vinets.paper.backbones import BACKBONES, PAPER, Backbone
-from vinets.paper.plan import EXPERIMENTS, QUICK, Experiment, Findings, Plan, network_name
+from vinets.paper.plan import EXPERIMENTS, QUICK, Experiment, Findings, Plan
 from vinets.report.figures import can_draw, save_figure
 from vinets.report.values import ExperimentResult
 from vinets.runs.run import run_trials
@@ -48,7 +48,7 @@ class Folders:
         """Name a network with its data: a folder of that name, or the folder itself."""
         recipe = RECIPES[backbone.recipe]
         if backbone.splits:
-            weights = self.uncut / network_name(backbone, split) / WEIGHTS
+            weights = self.uncut / backbone.network(split) / WEIGHTS
             return SetupFiles(recipe.model, str(weights), recipe.data, backbone.classes, split)
         if self.data is None:
             raise ValueError(

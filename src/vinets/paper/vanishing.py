@@ -6,6 +6,7 @@ from statistics import mean
 from typing import Any
 
 from vinets.paper.accuracy import ACCURACY
+from vinets.paper.backbones import Backbone
 from vinets.paper.plan import (
     Experiment,
     Findings,
@@ -13,6 +14,7 @@ from vinets.paper.plan import (
     Plan,
     Results,
     Trials,
+    fields_of,
     level,
     part,
     series_of,
@@ -61,60 +63,43 @@ def _vanishing(plan: Plan, results: Results) -> Findings:
         )
         if not after:  # nothing vanishes on this class
             continue
-        values = {
-            "class": str(k),
-            "count": len(after),
-            "own": mean(one[k] for one in after),
-            "others": mean(x for one in after for j, x in enumerate(one) if j != k),
-            "smallest_built": 100 * mean(one[k] <= min(one) for one in built),
-            "smallest": 100 * mean(one[k] <= min(one) for one in after),
-        }
+        values = {"class": str(k), "count": len(after), "own": mean(one[k] for one in after)}
+        values["others"] = mean(x for one in after for j, x in enumerate(one) if j != k)
+        for when, means in (("smallest_built", built), ("smallest", after)):
+            values[when] = 100 * mean(one[k] <= min(one) for one in means)
         rows.append(Row(values))
     label = facts.owners[facts.shortest]
+    names = [column.name for column in MEASURES[1:]]
     measures = tuple(
-        Row({"when": when} | {c.name: getattr(one, c.name) for c in MEASURES[1:]})
+        Row({"when": when} | fields_of(one, *names))
         for when, one in (("as built", trained.vanishing_built), ("trained", trained.vanishing))
-        if one is not None
     )
     tables = (
         Table("vanishing", "Polynomials by the class of their ideal", COLUMNS, tuple(rows)),
         Table("measures", "How they vanish on test images", MEASURES, measures),
     )
-    classes = Axis("class", names=tuple(map(str, range(backbone.classes))))
     places = tuple(range(backbone.classes))
     series = Series(f"polynomial of class {label}", places, facts.means)
-    size = Axis("mean absolute value", format=".3f")
-    figure = Figure("polynomial", f"One polynomial of class {label}", classes, size, (series,))
+    axes = (Axis("class", names=tuple(map(str, places))), Axis("mean absolute value", format=".3f"))
+    figure = Figure("polynomial", f"One polynomial of class {label}", *axes, (series,))
     about = {"count": len(facts.owners), "name": name, "cut": backbone.variants[name]}
     text = tuple(one.format(label=label, text=facts.text, **about) for one in TEXT)
     return Findings(text, tables, (figure,))
 
 
-Experiment(
-    "fig-vanishing",
-    "Polynomials that vanish on one class each",
-    "not in the paper",
-    1.5,
-    _shown,
-    _vanishing,
-)
+title, place = "Polynomials that vanish on one class each", "not in the paper"
+Experiment("fig-vanishing", title, place, 1.5, _shown, _vanishing)
 
 # --- training of the coefficients -------------------------------------------------------------
 
-CUTS: dict[str, tuple[str, ...]] = {
-    "digits": ("relu1", "pool"),
-    "resnet18": ("layer2.1.bn2", "layer3.1.bn1"),
+# The one paper pipeline, of which the published figures on CIFAR differ in scale and rule.
+_ONE = {"scale": "unit", "normalization": "leading", "keep": 128, "monomials": 512}
+LOOKED_AT: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
+    "digits": (("relu1", "pool"), {"epochs": 20}),
+    "resnet18": (("layer2.1.bn2", "layer3.1.bn1"), _ONE | {"views": 2, "precision": "float32"}),
 }
-"""Cuts that are looked at, by the name of the network; others have none."""
+"""Cuts that are looked at, and changes to the settings, by the name of the network."""
 
-SIZES: dict[str, dict[str, Any]] = {
-    "digits": {"epochs": 20},
-    # The one paper pipeline, of which the published figures on CIFAR differ in scale and rule.
-    "resnet18": {
-        **{"scale": "unit", "normalization": "leading", "keep": 128, "monomials": 512},
-        **{"views": 2, "precision": "float32"},
-    },
-}
 CLASSIFIER, BOTH = "W_F alone", "C and W_F"
 WEIGHTS = (0.0, 0.1, 1.0, 10.0)
 KEPT_COLUMNS = (
@@ -139,56 +124,50 @@ KEPT = (
 def _trained(plan: Plan) -> Trials:
     trials: Trials = {}
     for backbone in plan.chosen:
-        changes = SIZES.get(backbone.name, {})
-        for cut in CUTS.get(backbone.name, ()):
-            drawn = bool(backbone.studied) and cut == CUTS[backbone.name][-1]
-            trials[backbone, cut, CLASSIFIER, 0.0] = plan.trial(
-                backbone, cut, trained="classifier", studied=drawn, **changes
-            )
+        cuts, settings = LOOKED_AT.get(backbone.name, ((), {}))
+        for cut in cuts:
+            drawn = bool(backbone.studied) and cut == cuts[-1]
+            changes = settings | {"trained": "classifier", "studied": drawn}
+            trials[backbone, cut, CLASSIFIER, 0.0] = plan.trial(backbone, cut, **changes)
             for weight in WEIGHTS:
-                options = changes | {"vanish": weight, "studied": drawn and weight in (0.0, 1.0)}
-                trials[backbone, cut, BOTH, weight] = plan.trial(
-                    backbone, cut, trained="coefficients", **options
-                )
+                changes = settings | {"trained": "coefficients", "vanish": weight}
+                changes["studied"] = drawn and weight in (0.0, 1.0)
+                trials[backbone, cut, BOTH, weight] = plan.trial(backbone, cut, **changes)
     return trials
 
 
 def _kept(plan: Plan, results: Results) -> Findings:
-    rows, figures = [], []
-    for backbone in plan.chosen:
-        points: dict[Key, tuple[float, float]] = {}
-        for cut in CUTS.get(backbone.name, ()):
-            own, here = part(results, backbone, cut), {}
-            first = own[CLASSIFIER, 0.0].trained
-            for (trained, weight), one in own.items():
-                facts, kept = one.trained, one.trained.vanishing
-                assert kept is not None and facts.vanishing_built is not None  # it is a VI-Net
-                alone = trained == CLASSIFIER
-                values = {
-                    "trained": trained,
-                    "weight": None if alone else weight,
-                    "accuracy": 100 * facts.accuracy,
-                    "verdict": None if alone else level([facts], [first]).word,
-                    "smallest": 100 * kept.smallest_own,
-                    "ratio": kept.own_over_other,
-                    "square": kept.mean_square,
-                    "built": facts.vanishing_built.own_over_other,
-                }
-                if one.polynomials is not None:  # the drawing takes a line of text for each
-                    means = [" ".join(f"{x:.2g}" for x in row) for row in one.polynomials.trained]
-                    values |= {"owners": one.polynomials.owners, "means": means}
-                rows.append(Row(values, section=f"{backbone.caption}, {cut}"))
-                name = trained if alone else f"weight {weight:g}"
-                here[cut, name] = values["ratio"], values["accuracy"]
-            points |= sorted(here.items(), key=lambda item: item[1])
-        if points:
-            ratio = Axis("mean on the own class ÷ mean on the others", format=".2f")
-            name = f"kept-{backbone.data}"
-            figures.append(Figure(name, backbone.caption, ratio, ACCURACY, series_of(points)))
+    rows = []
+    points: dict[Backbone, dict[Key, tuple[float, float]]] = {}
+    for backbone, cut in dict.fromkeys(key[:2] for key in results):
+        own, here = part(results, backbone, cut), {}
+        first = own[CLASSIFIER, 0.0].trained
+        for (trained, weight), one in own.items():
+            facts, built, kept = one.trained, one.trained.vanishing_built, one.trained.vanishing
+            assert kept is not None and built is not None  # it is a VI-Net
+            alone = trained == CLASSIFIER
+            values = {"trained": trained, "weight": None if alone else weight}
+            values["verdict"] = None if alone else level([facts], [first]).word
+            values |= {"accuracy": 100 * facts.accuracy, "smallest": 100 * kept.smallest_own}
+            values |= {"ratio": kept.own_over_other, "square": kept.mean_square}
+            values["built"] = built.own_over_other
+            if one.polynomials is not None:  # the drawing takes a line of text for each
+                means = [" ".join(f"{x:.2g}" for x in row) for row in one.polynomials.trained]
+                values |= {"owners": one.polynomials.owners, "means": means}
+            rows.append(Row(values, section=f"{backbone.caption}, {cut}"))
+            name = trained if alone else f"weight {weight:g}"
+            here[cut, name] = values["ratio"], values["accuracy"]
+        ordered = sorted(here.items(), key=lambda item: item[1])
+        points.setdefault(backbone, {}).update(ordered)
+    axes = (Axis("mean on the own class ÷ mean on the others", format=".2f"), ACCURACY)
+    figures = tuple(
+        Figure(f"kept-{one.data}", one.caption, *axes, series_of(own))
+        for one, own in points.items()
+    )
     # A quick run judges nothing.
     columns = tuple(one for one in KEPT_COLUMNS if one.name != "verdict" or not plan.quick)
     table = Table("kept", "Training and vanishing", columns, tuple(rows))
-    return Findings(KEPT, (table,), tuple(figures))
+    return Findings(KEPT, (table,), figures)
 
 
 Experiment(

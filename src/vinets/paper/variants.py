@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from statistics import mean
+from typing import cast
 
 from vinets.heads import VanishingOptions
 from vinets.paper.backbones import UNCUT, VARIANTS
@@ -12,14 +13,16 @@ from vinets.paper.plan import (
     Plan,
     Results,
     Trials,
+    accuracies,
+    averaged,
+    fields_of,
     level,
-    network_name,
     share,
-    spread,
     trained,
 )
 from vinets.report.values import Column, Row, Table
 from vinets.runs.compare import speed_trial
+from vinets.runs.trial import SpeedFacts
 
 COUNTING = (
     "How we count: base is every parameter of the truncated network. Head is every number that "
@@ -48,8 +51,7 @@ TIMING = (
 def _text(plan: Plan) -> tuple[str, ...]:
     backbone = plan.chosen[0]
     trial = plan.trial(backbone, "", **backbone.variant)
-    recipe, timing, options = trial.recipe, trial.timing, trial.options
-    assert isinstance(options, VanishingOptions)
+    recipe, timing, options = trial.recipe, trial.timing, cast(VanishingOptions, trial.options)
     over = "all monomials" if options.monomials is None else f"{options.monomials} monomials"
     own = ", as in the paper's appendix," if plan.compared else ""
     start = (
@@ -62,12 +64,11 @@ def _text(plan: Plan) -> tuple[str, ...]:
         return start + SOLVED.format(plan.seeds), timed
     how = f"{plan.epochs} of SGD, learning rate {recipe.learning_rate}, momentum {recipe.momentum}"
     decay = f"{recipe.weight_decay:.0e}".replace("e-0", "e-")
-    if plan.compared:
-        start += TRAINED.format(f"the paper's recipe: {how}; the weight decay, which it does not ")
-        start += f"give, is {decay}. Why: see what the paper leaves open. "
-    else:
-        start += TRAINED.format(f"{how}, weight decay {decay}. ")
-    return (start + SEEDS, COUNTING, timed) if plan.compared else (start + SEEDS, timed)
+    if not plan.compared:
+        return start + TRAINED.format(f"{how}, weight decay {decay}. ") + SEEDS, timed
+    start += TRAINED.format(f"the paper's recipe: {how}; the weight decay, which it does not ")
+    start += f"give, is {decay}. Why: see what the paper leaves open. "
+    return start + SEEDS, COUNTING, timed
 
 
 def planned_variants(plan: Plan) -> Trials:
@@ -91,46 +92,24 @@ def _variants(plan: Plan, results: Results) -> Findings:
     rows, (unit, letter) = [], plan.unit
     for backbone in plan.chosen:
         speed, printed = results[backbone, "speed"].timed, UNCUT.get(backbone.name, {})
-        whole: list[float] = []  # accuracies of the uncut network
+        whole = [100 * speed.uncut]  # accuracies of the uncut network
         for name, cut in backbone.variants.items():
-            own = trained(results, backbone, name)
-            accuracies = [100 * one.accuracy for one in own]
-            first, paper, timing = own[0], VARIANTS.get(name, {}), speed.speeds[name]
-            whole = [100 * one.uncut for one in (own if plan.splits else own[:1])]
-            values = {
-                "model": name,
-                "cut": cut,
-                "removed": share(results[backbone, name, 0]),
-                "total": first.parameters / unit,
-                "base": first.parts["backbone"] / unit,
-                "head": first.parameters_head / unit,
-                "accuracy": mean(accuracies),
-                "accuracy_std": spread(accuracies),
-                "accuracies": accuracies,
-                "delta": mean(accuracies) - mean(whole),
-                "speed": timing.mean,
-                "speed_std": timing.std,
-            }
+            own, paper = trained(results, backbone, name), VARIANTS.get(name, {})
+            found, uncut, first = accuracies(own), [100 * one.uncut for one in own], own[0]
+            values = {"model": name, "cut": cut, "removed": share(results[backbone, name, 0])}
+            values |= _size(speed, name, first.parameters, first.parts["backbone"], unit)
+            values["head"] = first.parameters_head / unit
+            values |= {**averaged("accuracy", found), "accuracies": found}
+            values["delta"] = mean(found) - mean(uncut if plan.splits else uncut[:1])
             if plan.splits:
-                gap = level(own)
+                gap, whole = level(own), uncut
                 values |= {"interval": gap.shown, "verdict": gap.word}
             if paper:
                 paper = paper | {"delta": paper["accuracy"] - printed["accuracy"]}
             rows.append(Row(values, paper, backbone.caption))
-        timing = speed.speeds[network_name(backbone, 0)]
-        values = {
-            "model": backbone.title,
-            "cut": "none",
-            "removed": 0.0,
-            "total": speed.parameters / unit,
-            "base": speed.parameters / unit,
-            "head": None,
-            "accuracy": mean(whole) if plan.splits else 100 * speed.uncut,
-            "accuracy_std": spread(whole),
-            "delta": None,
-            "speed": timing.mean,
-            "speed_std": timing.std,
-        }
+        values = {"model": backbone.title, "cut": "none", "removed": 0.0, "head": None}
+        values |= {**averaged("accuracy", whole), "delta": None}
+        values |= _size(speed, backbone.network(0), speed.parameters, speed.parameters, unit)
         rows.append(Row(values, printed, backbone.caption))
     digits = ".2f" if letter == "M" else ".1f"
     verdict = (Column("interval", "95 % interval"), Column("verdict", "with uncut"))
@@ -149,14 +128,14 @@ def _variants(plan: Plan, results: Results) -> Findings:
     return Findings(_text(plan), (Table("variants", "Variants", columns, tuple(rows)),))
 
 
-Experiment(
-    "table-efficiency",
-    "Size, accuracy and speed of the variants",
-    "Table 2",
-    3,
-    planned_variants,
-    _variants,
-)
+def _size(speed: SpeedFacts, name: str, total: int, base: int, unit: float) -> dict[str, float]:
+    timing = speed.speeds[name]
+    sizes = {"total": total / unit, "base": base / unit}
+    return sizes | {"speed": timing.mean, "speed_std": timing.std}
+
+
+title, place = "Size, accuracy and speed of the variants", "Table 2"
+Experiment("table-efficiency", title, place, 3, planned_variants, _variants)
 
 # --- theory -----------------------------------------------------------------------------------
 
@@ -197,21 +176,14 @@ def studied_variants(plan: Plan) -> Trials:
 def _theory(plan: Plan, results: Results) -> Findings:
     rows, bounds = [], []
     for (backbone, name, _), one in results.items():
-        facts = one.complexity
+        facts, caption = one.complexity, backbone.caption
         holds = [bound["holds"] for bound in facts.bounds]
-        values = {
-            "model": name,
-            "cut": backbone.variants[name],
-            "complexity": facts.network,
-            "kappa": facts.kappa,
-            "ratio": facts.ratio,
-            "holds": f"{sum(holds)} of {len(holds)}",
-        }
-        rows.append(Row(values, section=backbone.caption))
+        values = {"model": name, "cut": backbone.variants[name], "complexity": facts.network}
+        values |= {**fields_of(facts, "kappa", "ratio"), "holds": f"{sum(holds)} of {len(holds)}"}
+        rows.append(Row(values, section=caption))
         if name == backbone.studied:
-            bounds += [Row(bound, section=backbone.caption) for bound in facts.bounds]
-    backbone, first = next((key[0], one.complexity) for key, one in results.items())
-    rows.append(Row({"model": backbone.title, "cut": "none", "complexity": first.uncut}))
+            bounds += [Row(bound, section=caption) for bound in facts.bounds]
+    rows.append(Row({"model": backbone.title, "cut": "none", "complexity": facts.uncut}))
     tables = (
         Table("theory", "Spectral complexity", THEORY_COLUMNS, tuple(rows)),
         Table("bounds", "Bounds", BOUND_COLUMNS, tuple(bounds)),
@@ -219,14 +191,8 @@ def _theory(plan: Plan, results: Results) -> Findings:
     return Findings(tuple(one.format(backbone.studied) for one in THEORY), tables)
 
 
-Experiment(
-    "table-theory",
-    "Spectral complexity, κ and its bounds",
-    "Section 4",
-    12,
-    studied_variants,
-    _theory,
-)
+title, place = "Spectral complexity, κ and its bounds", "Section 4"
+Experiment("table-theory", title, place, 12, studied_variants, _theory)
 
 # --- choices ----------------------------------------------------------------------------------
 
@@ -243,14 +209,15 @@ CHOSEN = (
 
 def _choices(plan: Plan) -> Trials:
     """Plan a training for every network, size and choice."""
-    return {
-        (f"{backbone.caption}, {size_of(name)}", choice): plan.trial(
-            backbone, backbone.variants[name], **changes
-        )
-        for backbone in plan.chosen
-        for name in backbone.chosen
-        for choice, changes in list(backbone.choices.items())[: 3 if plan.quick else None]
-    }
+    trials: Trials = {}
+    for backbone in plan.chosen:
+        choices = list(backbone.choices.items())[: 3 if plan.quick else None]
+        for name in backbone.chosen:
+            section = f"{backbone.caption}, {size_of(name)}"
+            for choice, changes in choices:
+                trial = plan.trial(backbone, backbone.variants[name], **changes)
+                trials[section, choice] = trial
+    return trials
 
 
 def size_of(variant: str) -> str:
@@ -263,16 +230,11 @@ def _chosen(plan: Plan, results: Results) -> Findings:
     first = next(iter(plan.chosen[0].choices))
     for (section, choice), result in results.items():
         facts, start = result.trained, results[section, first].trained
-        values = {
-            "choice": choice,
-            "accuracy": 100 * facts.accuracy,
-            "delta": 100 * (facts.accuracy - facts.uncut),
-            "gain": 100 * (facts.accuracy - start.accuracy),
-            "train": 100 * facts.train_accuracy,
-            "polynomials": facts.polynomials,
-            "monomials": facts.monomials,
-            "head": facts.parameters_head / unit,
-        }
+        values = {"choice": choice, **fields_of(facts, "polynomials", "monomials")}
+        values |= {"accuracy": 100 * facts.accuracy, "train": 100 * facts.train_accuracy}
+        values["delta"] = 100 * (facts.accuracy - facts.uncut)
+        values["gain"] = 100 * (facts.accuracy - start.accuracy)
+        values["head"] = facts.parameters_head / unit
         if plan.splits:
             values["verdict"] = level([facts], [start]).word
         rows.append(Row(values, section=section))
