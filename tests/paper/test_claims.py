@@ -36,7 +36,7 @@ class Made:
             rows.append(Row({"accuracy": 70.0}))
         return rows
 
-    def figure(self, experiment, name):
+    def figure(self, name):
         return self._series
 
 
@@ -168,7 +168,7 @@ def test_extreme_pruning_has_to_hurt_early_cuts_most(losses, expected):
 
 def test_gains_and_losses_by_pruning_do_not_cancel():
     class ByAlgorithm(Made):
-        def figure(self, experiment, name):
+        def figure(self, name):
             by = 2.0 if name.endswith("abm") else 3.0
             other = {60.0: 70.0 + by, 50.0: 72.0 - by, 15.0: 74.0}
             return Figures({"99% pruned": other})

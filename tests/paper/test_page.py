@@ -11,7 +11,7 @@ import pytest
 from pages import ReadPage, loads_nothing
 
 from vinets.core.plain import as_plain
-from vinets.paper.backbones import BACKBONES
+from vinets.paper.backbones import DIGITS
 from vinets.paper.page import (
     NEEDED,
     NEXT,
@@ -20,7 +20,6 @@ from vinets.paper.page import (
     read_results,
     results_page,
 )
-from vinets.paper.plan import network_name
 from vinets.report import (
     Axis,
     Column,
@@ -203,7 +202,7 @@ def test_the_page_has_a_polynomial_its_means_the_claims_and_every_experiment(res
     others = by_name.keys() - {"fig-kept", "fig-truncation", "fig-parameters", "claims"}
     titles = {section.title for section in shown.sections}
     assert titles >= {by_name[name].title for name in others}
-    folder = f"out/demo/uncut/{network_name(BACKBONES['digits'], 0)} "
+    folder = f"out/demo/uncut/{DIGITS.network(0)} "
     assert sum(folder in line for line in NEXT) == 2  # the folder of an uncut network
 
 

@@ -1,4 +1,4 @@
-"""Accuracy over the cuts, head by head: truncation, parameters, and what the polynomials add."""
+"""Accuracy head by head: truncation, parameters, what polynomials add, and if they still vanish."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from collections.abc import Callable
 from statistics import mean
 from typing import Any
 
+from vinets.paper.backbones import Backbone
 from vinets.paper.plan import (
     Experiment,
     Findings,
+    Key,
     Plan,
     Results,
     Trials,
@@ -206,3 +208,87 @@ def _baselines(plan: Plan, results: Results) -> Findings:
 
 
 Experiment("fig-baselines", "What the polynomials add", "not in the paper", 10, _seeds, _baselines)
+
+# --- training of the coefficients -------------------------------------------------------------
+
+# The one paper pipeline, of which the published figures on CIFAR differ in scale and rule.
+_ONE = {"scale": "unit", "normalization": "leading", "keep": 128, "monomials": 512}
+LOOKED_AT: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
+    "digits": (("relu1", "pool"), {"epochs": 20}),
+    "resnet18": (("layer2.1.bn2", "layer3.1.bn1"), _ONE | {"views": 2, "precision": "float32"}),
+}
+"""Cuts that are looked at, and changes to the settings, by the name of the network."""
+
+CLASSIFIER, BOTH = "W_F alone", "C and W_F"
+WEIGHTS = (0.0, 0.1, 1.0, 10.0)
+KEPT_COLUMNS = (
+    Column("trained", "trained"),
+    Column("weight", "weight", "g"),
+    Column("accuracy", "accuracy %", ".2f"),
+    Column("verdict", "against W_F alone"),
+    Column("smallest", "smallest on their class %", ".1f"),
+    Column("ratio", "mean own ÷ mean other", ".3f"),
+    Column("square", "mean square, leading 1", ".3g"),
+    Column("built", "mean own ÷ mean other, as built", ".3f"),
+)
+KEPT = (
+    "Polynomials are generators of class ideals as long as nothing but the linear layer behind "
+    "them, W_F, is trained. Training of the coefficients, C, moves them. The loss then gets a "
+    "second part: the mean square of every polynomial on its own class, divided by that on the "
+    "others, times a weight. All figures are those of test images; a polynomial that vanishes on "
+    "its class alone is smallest there, and the ratio of its means is near 0.",
+)
+
+
+def _trained(plan: Plan) -> Trials:
+    trials: Trials = {}
+    for backbone in plan.chosen:
+        cuts, settings = LOOKED_AT.get(backbone.name, ((), {}))
+        for cut in cuts:
+            drawn = bool(backbone.studied) and cut == cuts[-1]
+            changes = settings | {"trained": "classifier", "studied": drawn}
+            trials[backbone, cut, CLASSIFIER, 0.0] = plan.trial(backbone, cut, **changes)
+            for weight in WEIGHTS:
+                changes = settings | {"trained": "coefficients", "vanish": weight}
+                changes["studied"] = drawn and weight in (0.0, 1.0)
+                trials[backbone, cut, BOTH, weight] = plan.trial(backbone, cut, **changes)
+    return trials
+
+
+def _kept(plan: Plan, results: Results) -> Findings:
+    rows = []
+    points: dict[Backbone, dict[Key, tuple[float, float]]] = {}
+    for backbone, cut in dict.fromkeys(key[:2] for key in results):
+        own, here = part(results, backbone, cut), {}
+        first = own[CLASSIFIER, 0.0].trained
+        for (what, weight), one in own.items():
+            facts, built, kept = one.trained, one.trained.vanishing_built, one.trained.vanishing
+            assert kept is not None and built is not None  # it is a VI-Net
+            alone = what == CLASSIFIER
+            values = {"trained": what, "weight": None if alone else weight}
+            values["verdict"] = None if alone else level([facts], [first]).word
+            values |= {"accuracy": 100 * facts.accuracy, "smallest": 100 * kept.smallest_own}
+            values |= {"ratio": kept.own_over_other, "square": kept.mean_square}
+            values["built"] = built.own_over_other
+            if one.polynomials is not None:  # the drawing takes a line of text for each
+                means = [" ".join(f"{x:.2g}" for x in row) for row in one.polynomials.trained]
+                values |= {"owners": one.polynomials.owners, "means": means}
+            rows.append(Row(values, section=f"{backbone.caption}, {cut}"))
+            name = what if alone else f"weight {weight:g}"
+            here[cut, name] = values["ratio"], values["accuracy"]
+        ordered = sorted(here.items(), key=lambda item: item[1])
+        points.setdefault(backbone, {}).update(ordered)
+    axes = (Axis("mean on the own class ÷ mean on the others", format=".2f"), ACCURACY)
+    figures = tuple(
+        Figure(f"kept-{one.data}", one.caption, *axes, series_of(own))
+        for one, own in points.items()
+    )
+    # A quick run judges nothing.
+    columns = tuple(one for one in KEPT_COLUMNS if one.name != "verdict" or not plan.quick)
+    table = Table("kept", "Training and vanishing", columns, tuple(rows))
+    return Findings(KEPT, (table,), figures)
+
+
+Experiment(
+    "fig-kept", "Accuracy and vanishing after training", "not in the paper", 12, _trained, _kept
+)

@@ -58,23 +58,19 @@ class Evidence:
 
     def __init__(self, plan: Plan, results: Results) -> None:
         self.plan, self.results = plan, results
-        self._known: dict[str, Findings] = {}
-
-    def findings(self, experiment: str) -> Findings:
-        """Return what an experiment says, which is put together once."""
-        if experiment not in self._known:
-            own = part(self.results, experiment)
-            self._known[experiment] = EXPERIMENTS[experiment].finding(self.plan, own)
-        return self._known[experiment]
+        self.findings = {
+            name: EXPERIMENTS[name].finding(plan, part(results, name))
+            for name in dict.fromkeys(key[0] for key in results)
+        }
 
     def rows(self, experiment: str, section: str) -> list[Row]:
         """Return rows of the first table whose section begins so."""
-        table = self.findings(experiment).tables[0]
-        return [row for row in table.rows if (row.section or "").startswith(section)]
+        rows = self.findings[experiment].tables[0].rows
+        return [row for row in rows if (row.section or "").startswith(section)]
 
-    def figure(self, experiment: str, name: str) -> dict[str, dict[float, float]]:
+    def figure(self, name: str) -> dict[str, dict[float, float]]:
         """Return series of a figure: name to values by x, mostly a share removed in percent."""
-        figures = self.findings(experiment).figures
+        figures = (figure for one in self.findings.values() for figure in one.figures)
         (figure,) = (figure for figure in figures if figure.id == name)
         return {
             series.name: {x: y for x, y in zip(series.x, series.y, strict=True) if y is not None}
@@ -158,22 +154,19 @@ Gap: TypeAlias = tuple[float, str, Difference]
 """A share removed in percent, what is said of the difference there, and the difference."""
 
 
-def _gaps(
-    evidence: Evidence, experiment: str, figure: str, ours: str, theirs: str, *key: Any
-) -> list[Gap]:
-    """Return one series of accuracies less another, cut by cut.
+def _gaps(evidence: Evidence, figure: str, ours: str, theirs: str, *key: Any) -> list[Gap]:
+    """Return one series of a figure less another, cut by cut.
 
     Trainings whose keys begin with ``key``, a network first, are compared by :func:`level` where
     results keep single answers; otherwise there is nothing but the difference.
     """
-    series = evidence.figure(experiment, figure)
-    first, second = series[ours], series[theirs]
+    first, second = (evidence.figure(figure)[name] for name in (ours, theirs))
     if not key[0].splits:
         gaps = [(x, Difference(y - second[x])) for x, y in first.items()]
         return [(x, points(gap.value), gap) for x, gap in gaps]
-    results, cuts = part(evidence.results, experiment, *key), evidence.plan.cuts(key[0])
+    results = part(evidence.results, f"fig-{figure.partition('-')[0]}", *key)
     judged = []
-    for x, cut in zip(first, cuts, strict=True):
+    for x, cut in zip(first, evidence.plan.cuts(key[0]), strict=True):
         gap = level(trained(results, ours, cut), trained(results, theirs, cut))
         judged.append((x, f"{cut} {points(gap.value)} ({gap.word})", gap))
     return judged
@@ -182,7 +175,7 @@ def _gaps(
 def _heads(evidence: Evidence, backbone: Backbone, ours: str, theirs: str) -> list[Gap]:
     """Return a kind of head less another, in the figure on truncation."""
     names = (backbone.heads[ours], backbone.heads[theirs])
-    return _gaps(evidence, "fig-truncation", f"truncation-{backbone.data}", *names, backbone)
+    return _gaps(evidence, f"truncation-{backbone.data}", *names, backbone)
 
 
 def _above(claim: str, gaps: list[Gap]) -> Judged:
@@ -235,11 +228,11 @@ def _truncation(evidence: Evidence, backbone: Backbone) -> Iterator[Judged]:
         against = {f"of {backbone.heads[kind]}": gaps("vanishing", kind) for kind in LINEAR}
     else:
         uncut = evidence.rows("table-efficiency", backbone.caption)[-1].values["accuracy"]
-        series = evidence.figure("fig-truncation", f"truncation-{backbone.data}")
-        text, holds = points(series["VI-Net"][half] - uncut), series["VI-Net"][half] - uncut > -3
-        figure = ("fig-baselines", f"baselines-{backbone.data}", "VI-Net")
+        gain = evidence.figure(f"truncation-{backbone.data}")["VI-Net"][half] - uncut
+        text, holds, figure = points(gain), gain > -3, f"baselines-{backbone.data}"
         against = {
-            place: _gaps(evidence, *figure, head, backbone) for head, place in LINEAR.values()
+            place: _gaps(evidence, figure, "VI-Net", head, backbone)
+            for head, place in LINEAR.values()
         }
     claim = "with half of the layers removed VI-Net is competitive (3 points at most)"
     yield claim, f"{text} with {half:.0f} % removed", count([holds])
@@ -258,7 +251,7 @@ def _ours(evidence: Evidence, backbone: Backbone) -> Iterator[Judged]:
             gaps = _heads(evidence, backbone, "vanishing", kind)
             yield _above(f"VI-Net is above {what}", gaps)
     if backbone.baselines:
-        heads = evidence.figure("fig-baselines", f"baselines-{backbone.data}")
+        heads = evidence.figure(f"baselines-{backbone.data}")
         x = max(heads["VI-Net"])
         base = heads["linear on components"][x]
         whole, some = heads["VI-Net"][x] - base, heads["random monomials"][x] - base
@@ -276,9 +269,9 @@ def _ours(evidence: Evidence, backbone: Backbone) -> Iterator[Judged]:
 
 
 def _algorithms(evidence: Evidence, backbone: Backbone) -> Iterator[Judged]:
-    abm, *others = evidence.figure("fig-algorithms", "algorithms").items()
+    abm, *others = evidence.figure("algorithms").items()
     if backbone.splits:
-        source = (evidence, "fig-algorithms", "algorithms", abm[0])
+        source = (evidence, "algorithms", abm[0])
         gaps = [gap for name, _ in others for *_, gap in _gaps(*source, name, backbone)]
         rows = f"ABM against {len(others)} others at {len(abm[1])} cuts"
         yield from judge_algorithms(rows, gaps)
@@ -294,13 +287,13 @@ def _algorithms(evidence: Evidence, backbone: Backbone) -> Iterator[Judged]:
 
 def _pruning(evidence: Evidence, backbone: Backbone) -> Iterator[Judged]:
     def losses(algorithm: str, ratio: str) -> dict[float, float]:
-        shares = evidence.figure("fig-pruning", f"pruning-{backbone.data}-{algorithm}")
+        shares = evidence.figure(f"pruning-{backbone.data}-{algorithm}")
         return {x: y - shares["0% pruned"][x] for x, y in shares[f"{ratio} pruned"].items()}
 
     moderate, deep = ("90%", "90%") if evidence.plan.quick else ("50%", "99%")
     if backbone.splits:
         figure, series = f"pruning-{backbone.data}-abm", (f"{moderate} pruned", "0% pruned")
-        gaps = _gaps(evidence, "fig-pruning", figure, *series, backbone, "abm")
+        gaps = _gaps(evidence, figure, *series, backbone, "abm")
         claim = f"moderate pruning ({moderate.replace('%', ' %')}) costs nothing (level or ahead)"
         yield judge(claim, [(text, gap.word != "behind") for _, text, gap in gaps])
     else:
@@ -330,7 +323,7 @@ def _pruning(evidence: Evidence, backbone: Backbone) -> Iterator[Judged]:
 
 
 def _monomials(evidence: Evidence, backbone: Backbone) -> Iterator[Judged]:
-    figure = evidence.figure("fig-monomials", f"monomials-{backbone.data}")
+    figure = evidence.figure(f"monomials-{backbone.data}")
     every, limit = (
         figure["90% pruned" if evidence.plan.quick else "99% pruned"],
         evidence.plan.components,
@@ -341,7 +334,7 @@ def _monomials(evidence: Evidence, backbone: Backbone) -> Iterator[Judged]:
 
 
 def _generators(evidence: Evidence, backbone: Backbone) -> Iterator[Judged]:
-    counts = evidence.figure("fig-generators", "generators-by-layer")
+    counts = evidence.figure("generators-by-layer")
     found = ranks({name: (series, series.values()) for name, series in counts.items()})
     cases = [(text, rank < -STRONG) for text, rank in found]
     claim = "earlier layers give more (rank correlation below −0.7)"

@@ -103,19 +103,17 @@ def read_results(folder: str | Path) -> list[ExperimentResult]:
         raise FileNotFoundError(
             f"There is no folder {folder}. Pass the one into which vinets reproduce wrote."
         )
-    results: dict[tuple[str, bool], tuple[Path, ExperimentResult]] = {}
-    for path in sorted(folder.glob("*.json")):
-        values = read_json(path) if path.is_file() else None
-        if not isinstance(values, dict) or "experiment" not in values:
-            continue
-        if values.keys().isdisjoint(("title", "tables", "figures")):
+    results: dict[tuple[str, bool], tuple[str, ExperimentResult]] = {}
+    for path in filter(Path.is_file, sorted(folder.glob("*.json"))):
+        values = read_json(path)
+        keys = values.keys() if isinstance(values, dict) else {}
+        if "experiment" not in keys or not {"title", "tables", "figures"} & keys:
             continue
         result = from_plain(ExperimentResult, values, path.name)
-        key = result.experiment, bool(result.quick)
-        known, _ = results.setdefault(key, (path, result))
-        if known is not path:
+        known, _ = results.setdefault((result.experiment, bool(result.quick)), (path.name, result))
+        if known != path.name:
             raise ValueError(
-                f"{known.name} and {path.name} are both results of {result.experiment!r}. Keep one."
+                f"{known} and {path.name} are both results of {result.experiment!r}. Keep one."
             )
     if not results:
         raise ValueError(
@@ -166,9 +164,9 @@ def _section(result: ExperimentResult) -> Section:
     """Return the section of an experiment, with how it was run folded away."""
     figures = result.figures if len(result.figures) < 2 else (Beside(result.figures),)
     seconds = None if result.seconds is None else number(result.seconds, ",.1f")
-    settings = [("seeds", result.seeds or None), ("seconds in all", seconds)]
+    settings = {"seeds": result.seeds or None, "seconds in all": seconds, **result.settings}
     tables = (
-        facts_table("settings", "Settings", [*settings, *result.settings.items()]),
+        facts_table("settings", "Settings", settings.items()),
         facts_table("machine", "Versions and machine", result.machine.items()),
     )
     run: list[Block] = [Code(shlex.join(result.command))] if result.command else []
@@ -196,26 +194,21 @@ def newcomers_page(results: Sequence[ExperimentResult]) -> Page:
     All tables and figures of the paper follow, an experiment each.
     """
     by_name = {one.experiment: one for one in results}
-    kept, truncation, claims = (by_name[n] for n in ("fig-kept", "fig-truncation", "claims"))
+    vanishing, *first, efficiency = (by_name[name] for name in NEEDED)
+    kept, truncation, parameters, claims = first
     comparisons = Folded("Every comparison", truncation.tables)
-    first: dict[str, tuple[str, tuple[Block, ...]]] = {
-        "kept": ("Every polynomial on every class", _kept(kept)),
-        "truncation": (
-            "Accuracy against removed layers",
-            (TRUNCATION, *truncation.figures, LEVEL, comparisons),
-        ),
-        "parameters": ("Accuracy against parameters", by_name["fig-parameters"].figures),
-        "claims": ("The paper's claims", (*claims.text, *claims.tables)),
-    }
-    shown = ("fig-kept", "fig-truncation", "fig-parameters", "claims")
+    against_layers = (TRUNCATION, *truncation.figures, LEVEL, comparisons)
     sections = (
-        *(Section(title, blocks, name) for name, (title, blocks) in first.items()),
-        *(_section(one) for one in results if one.experiment not in shown),
+        Section("Every polynomial on every class", _kept(kept), "kept"),
+        Section("Accuracy against removed layers", against_layers, "truncation"),
+        Section("Accuracy against parameters", parameters.figures, "parameters"),
+        Section("The paper's claims", (*claims.text, *claims.tables), "claims"),
+        *(_section(one) for one in results if one not in first),
         Section("What next", (Code("\n".join(NEXT)),), "next"),
     )
-    lead = _lead(by_name["fig-vanishing"], by_name["table-efficiency"])
     title = "Networks of vanishing polynomials, on handwritten digits"
-    return Page(title, (_score(claims), IDEALS, *lead), sections, _footer(results))
+    lead = (_score(claims), IDEALS, *_lead(vanishing, efficiency))
+    return Page(title, lead, sections, _footer(results))
 
 
 def _lead(vanishing: ExperimentResult, efficiency: ExperimentResult) -> tuple[Block, ...]:
@@ -223,13 +216,12 @@ def _lead(vanishing: ExperimentResult, efficiency: ExperimentResult) -> tuple[Bl
     measured = vanishing.tables[1].rows[-1].values
     *variants, uncut = (row.values for row in efficiency.tables[0].rows)
     best = max(variants, key=lambda values: float(values["accuracy"]))
-    remark = (
-        f"the uncut network has {number(uncut['accuracy'], '.2f')} %; this one "
-        f"stores {best['total'] / uncut['total']:.0%} of its parameters"
-    )
+    ours, theirs = (f"{number(one['accuracy'], '.2f')} %" for one in (best, uncut))
+    share = f"{best['total'] / uncut['total']:.0%} of its parameters"
+    remark = f"the uncut network has {theirs}; this one stores {share}"
     smallest = "polynomials that are smallest on their own class"
     facts = (
-        (f"accuracy of {best['model']}", f"{number(best['accuracy'], '.2f')} %", remark),
+        (f"accuracy of {best['model']}", ours, remark),
         (smallest, f"{measured['smallest_own']:.0%}", "on test images, after training"),
     )
     said, _, polynomial = vanishing.text[1].partition(": p = ")
@@ -245,22 +237,19 @@ def _kept(kept: ExperimentResult) -> tuple[Block, ...]:
     """Return pictures of polynomials times classes, as found and after training, and the rest."""
     rows = [row for row in kept.tables[0].rows if "means" in row.values]
     cut = (rows[-1].section or "").rpartition(", ")[2]
-    by_weight = {
-        row.values["weight"]: row.values for row in rows if (row.section or "").endswith(f", {cut}")
+    titles = {
+        None: "as found, and with W_F alone trained",
+        0: "C and W_F trained",
+        1: "C and W_F trained, kept small",
     }
     drawings: list[Block] = []
-    for weight, title in (
-        (None, "as found, and with W_F alone trained"),
-        (0, "C and W_F trained"),
-        (1, "C and W_F trained, kept small"),
-    ):
-        if values := by_weight.get(weight):
+    for row in rows:
+        values, title = row.values, titles.get(row.values["weight"])
+        if title and (row.section or "").endswith(f", {cut}"):
             means = np.array([line.split() for line in values["means"]], dtype=float).T
-            ratio, right = number(values["ratio"], ".3f"), number(values["accuracy"], ".2f")
-            caption = f"{title}: {right} % right; "
-            caption += f"mean on the own class {ratio} of that on the others"
-            owners = np.array(values["owners"])
-            draw = partial(plot_generators, means, owners, range(len(means)))
+            draw = partial(plot_generators, means, np.array(values["owners"]), range(len(means)))
+            caption = f"{title}: {number(values['accuracy'], '.2f')} % right; mean on the own "
+            caption += f"class {number(values['ratio'], '.3f')} of that on the others"
             alt = f"Polynomials by class, {title}"
             drawings.append(Drawing(f"means-{len(drawings)}", alt, caption, draw))
     pictures = (PICTURE.format(cut=cut), Beside(tuple(drawings))) if drawings else ()

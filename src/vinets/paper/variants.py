@@ -1,4 +1,4 @@
-"""Table 2: the variants and the uncut networks, their theory, and what the paper leaves open."""
+"""Table 2: the variants, their theory, what vanishes in one, and what the paper leaves open."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from vinets.paper.plan import (
     share,
     trained,
 )
-from vinets.report.values import Column, Row, Table
+from vinets.report.values import Axis, Column, Figure, Row, Series, Table
 from vinets.runs.compare import speed_trial
 from vinets.runs.trial import SpeedFacts
 
@@ -193,6 +193,74 @@ def _theory(plan: Plan, results: Results) -> Findings:
 
 title, place = "Spectral complexity, κ and its bounds", "Section 4"
 Experiment("table-theory", title, place, 12, studied_variants, _theory)
+
+# --- the polynomials of one network -----------------------------------------------------------
+
+VANISHING = (
+    "Mean absolute values on test images of the {count} polynomials of {name}, cut at {cut}, on "
+    "the first split. Each was found as one that nearly vanishes on the training images of a "
+    "class; on the test images of that class it should be smaller than on those of all others.",
+    "The shortest that is no line vanishes on class {label}: p = {text}.",
+)
+CLASS_COLUMNS = (
+    Column("class", "class"),
+    Column("count", "polynomials", ","),
+    Column("own", "mean on it", ".3f"),
+    Column("others", "on the others", ".3f"),
+    Column("smallest_built", "smallest on it as built, %", ".1f"),
+    Column("smallest", "smallest on it when trained, %", ".1f"),
+)
+MEASURES = (
+    Column("when", "polynomials"),
+    Column("smallest_own", "smallest on their class", ".1%"),
+    Column("own_over_other", "own over others, median", ".3f"),
+    Column("mean_square", "mean square, median", ".3g"),
+    Column("satisfied", "mean square ≤ ψ", ".1%"),
+)
+
+
+def _shown(plan: Plan) -> Trials:
+    return {k: trial for k, trial in studied_variants(plan).items() if k[1] == k[0].studied}
+
+
+def _vanishing(plan: Plan, results: Results) -> Findings:
+    (((backbone, name, _), result),) = results.items()
+    facts, trained = result.polynomials, result.trained
+    assert facts is not None and trained.vanishing is not None  # it was studied
+    rows = []
+    for k in range(backbone.classes):
+        built, after = (
+            [values for values, owner in zip(every, facts.owners, strict=True) if owner == k]
+            for every in (facts.built, facts.trained)
+        )
+        if not after:  # nothing vanishes on this class
+            continue
+        values = {"class": str(k), "count": len(after), "own": mean(one[k] for one in after)}
+        values["others"] = mean(x for one in after for j, x in enumerate(one) if j != k)
+        for when, means in (("smallest_built", built), ("smallest", after)):
+            values[when] = 100 * mean(one[k] <= min(one) for one in means)
+        rows.append(Row(values))
+    label = facts.owners[facts.shortest]
+    names = [column.name for column in MEASURES[1:]]
+    measures = tuple(
+        Row({"when": when} | fields_of(one, *names))
+        for when, one in (("as built", trained.vanishing_built), ("trained", trained.vanishing))
+    )
+    tables = (
+        Table("vanishing", "Polynomials by the class of their ideal", CLASS_COLUMNS, tuple(rows)),
+        Table("measures", "How they vanish on test images", MEASURES, measures),
+    )
+    places = tuple(range(backbone.classes))
+    series = Series(f"polynomial of class {label}", places, facts.means)
+    axes = (Axis("class", names=tuple(map(str, places))), Axis("mean absolute value", format=".3f"))
+    figure = Figure("polynomial", f"One polynomial of class {label}", *axes, (series,))
+    about = {"count": len(facts.owners), "name": name, "cut": backbone.variants[name]}
+    text = tuple(one.format(label=label, text=facts.text, **about) for one in VANISHING)
+    return Findings(text, tables, (figure,))
+
+
+title, place = "Polynomials that vanish on one class each", "not in the paper"
+Experiment("fig-vanishing", title, place, 1.5, _shown, _vanishing)
 
 # --- choices ----------------------------------------------------------------------------------
 

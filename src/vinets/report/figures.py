@@ -8,6 +8,7 @@ import textwrap
 import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from html import escape
 from importlib.util import find_spec
 from pathlib import Path
@@ -82,12 +83,12 @@ def looks(names: Iterable[str]) -> list[int]:
 
 def color_of(look: int) -> str:
     """Return the colour of a look; beyond the last, they take turns."""
-    return OURS if look == 0 else COLORS[(look - 1) % len(COLORS)]
+    return COLORS[(look - 1) % len(COLORS)] if look else OURS
 
 
 def marker_of(look: int) -> str:
     """Return the marker of a look, as matplotlib names it."""
-    return "o" if look == 0 else MARKERS[(look - 1) % len(MARKERS)]
+    return MARKERS[(look - 1) % len(MARKERS)] if look else "o"
 
 
 def can_draw() -> bool:
@@ -101,10 +102,9 @@ def save_figure(figure: Figure, folder: str | Path, stem: str) -> tuple[Path, Pa
     with _sheet(FILE_INCHES, {"axes.grid": True}) as sheet:
         draw_figure(sheet.add_subplot(), figure)
         sheet.suptitle(figure.title, fontsize=11, x=0.02, ha="left")
-        with written_aside(png) as aside:
-            sheet.savefig(aside, dpi=150)
-        with written_aside(svg_file) as aside:
-            sheet.savefig(aside, metadata={"Date": None})
+        for path, options in ((png, {"dpi": 150}), (svg_file, {"metadata": {"Date": None}})):
+            with written_aside(path) as aside:
+                sheet.savefig(aside, **options)
     return png, svg_file
 
 
@@ -114,15 +114,10 @@ def svg(picture: Figure | Drawing, prefix: str = "") -> str:
     The prefix sets names inside it off from those of other pictures.
     """
     file, name = io.StringIO(), f"{prefix}{picture.id}"
-    if isinstance(picture, Drawing):
-        alt, size, style, draw = picture.alt, picture.size, ON_PAGE, picture.draw
-    else:
-        alt, size, style = picture.title, PAGE_INCHES, ON_PAGE | {"axes.grid": True}
-
-        def draw(ax: Axes) -> None:
-            draw_figure(ax, picture)
-
-    with _sheet(size, style) as sheet:
+    is_drawing = isinstance(picture, Drawing)
+    alt, size = (picture.alt, picture.size) if is_drawing else (picture.title, PAGE_INCHES)
+    draw = picture.draw if is_drawing else partial(draw_figure, figure=picture)
+    with _sheet(size, ON_PAGE | {"axes.grid": not is_drawing}) as sheet:
         draw(sheet.add_subplot())
         sheet.savefig(file, format="svg")
     body = file.getvalue()
@@ -229,7 +224,7 @@ def figure_data(figure: Figure) -> Table:
     figure is a scatter plot, or a series has two points with the same x and label.
     """
     names = [one.name for one in figure.series]
-    # Points (x, x as text, label) with y as text, one dictionary for every series.
+    # Points (x, x as text, label) with y as text, a list for every series.
     points = []
     for one in figure.series:
         labels, stds = one.labels or [""] * len(one.x), one.std or [None] * len(one.x)
@@ -237,14 +232,15 @@ def figure_data(figure: Figure) -> Table:
         ys = [_shown(y, figure.y, std) for y, std in zip(one.y, stds, strict=True)]
         points.append(list(zip(xs, ys, strict=True)))
     by_x = [dict(series) for series in points]
-    labelled = any(label for series in by_x for _, _, label in series)
+    keys = sorted({key for series in by_x for key in series})
+    labelled = any(label for _, _, label in keys)
     label = [Column("label", "point")] * labelled
     x = Column("x", figure.x.label, None if figure.x.names else "")
     if figure.kind == "lines" and list(map(len, by_x)) == list(map(len, points)):
         columns = [*label, x, *(Column(f"y{i}", name, "") for i, name in enumerate(names))]
         rows = [
             [*[key[2]] * labelled, key[1], *(series.get(key, "") for series in by_x)]
-            for key in sorted({key for series in by_x for key in series})
+            for key in keys
         ]
     else:
         columns = [Column("series"), *label, x, Column("y", figure.y.label, "")]
