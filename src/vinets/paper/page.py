@@ -106,8 +106,8 @@ def read_results(folder: str | Path) -> list[ExperimentResult]:
     results: dict[tuple[str, bool], tuple[str, ExperimentResult]] = {}
     for path in filter(Path.is_file, sorted(folder.glob("*.json"))):
         values = read_json(path)
-        keys = values.keys() if isinstance(values, dict) else {}
-        if "experiment" not in keys or not {"title", "tables", "figures"} & keys:
+        keys = {*values} if isinstance(values, dict) else set()
+        if "experiment" not in keys or keys.isdisjoint(("title", "tables", "figures")):
             continue
         result = from_plain(ExperimentResult, values, path.name)
         known, _ = results.setdefault((result.experiment, bool(result.quick)), (path.name, result))
@@ -196,11 +196,11 @@ def newcomers_page(results: Sequence[ExperimentResult]) -> Page:
     by_name = {one.experiment: one for one in results}
     vanishing, *first, efficiency = (by_name[name] for name in NEEDED)
     kept, truncation, parameters, claims = first
-    comparisons = Folded("Every comparison", truncation.tables)
-    against_layers = (TRUNCATION, *truncation.figures, LEVEL, comparisons)
+    comparisons = (LEVEL, Folded("Every comparison", truncation.tables))
+    layers: tuple[Block, ...] = (TRUNCATION, *truncation.figures, *comparisons)
     sections = (
         Section("Every polynomial on every class", _kept(kept), "kept"),
-        Section("Accuracy against removed layers", against_layers, "truncation"),
+        Section("Accuracy against removed layers", layers, "truncation"),
         Section("Accuracy against parameters", parameters.figures, "parameters"),
         Section("The paper's claims", (*claims.text, *claims.tables), "claims"),
         *(_section(one) for one in results if one not in first),

@@ -72,11 +72,6 @@ class Plan:
         return not self.quick and all(one.name in UNCUT for one in self.chosen)
 
     @property
-    def unit(self) -> tuple[float, str]:
-        """Return how many parameters are counted as one in tables, and the letter for it."""
-        return (1e3, "k") if self.splits else (1e6, "M")
-
-    @property
     def removed(self) -> Axis:
         """Return the axis of most figures: the share that a cut takes away."""
         what = "layers" if self.start.counting == "layers" else "convolutions"
@@ -91,11 +86,6 @@ class Plan:
     def places(self) -> list[tuple[Backbone, str]]:
         """Return every network with every cut of the figures."""
         return [(backbone, cut) for backbone in self.chosen for cut in self.cuts(backbone)]
-
-    @property
-    def suffix(self) -> str:
-        """Return what ends the name of every file, so that none passes for one of a full run."""
-        return "-quick" * self.quick
 
     @property
     def options(self) -> VanishingOptions:

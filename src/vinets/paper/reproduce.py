@@ -77,13 +77,14 @@ class Folders:
         """
         files, recipe = self.files(backbone, split), RECIPES[backbone.recipe]
         if backbone.splits and not Path(files.weights).is_file():
-            own, data = replace(recipe.recipe, seed=split), load_data(recipe.data, seed=split)
             # Small networks are as fast on the CPU, and the same everywhere.
-            options = {"recipe": own, "device": "cpu", "progress": progress}
-            train_into(Path(files.weights).parent, recipe.model, data, **options)
+            options: dict[str, Any] = {"device": "cpu", "progress": progress}
+            options["recipe"] = replace(recipe.recipe, seed=split)
+            data, out = load_data(recipe.data, seed=split), Path(files.weights).parent
+            train_into(out, recipe.model, data, **options)
         elif not backbone.splits and self.find(backbone) is None:
-            out = str(self.weights / backbone.recipe)
-            words = ("--recipe", backbone.recipe, "--data", files.data, "--out", out)
+            out = self.weights / backbone.recipe
+            words = ("--recipe", backbone.recipe, "--data", files.data, "--out", str(out))
             raise FileNotFoundError(
                 f"{self.weights} has no weights of {backbone.title} for {backbone.data_title}, "
                 f"neither as {backbone.weights} nor as a folder {backbone.recipe}. Make them, then "
@@ -167,7 +168,7 @@ def reproduce(
         finally:
             _note_missing(chosen, plan, store)
             left = len(store.missing(trials))
-            call = {"command": list(command), "jobs": jobs, "machine": machine(on)}
+            call: dict[str, Any] = {"command": [*command], "jobs": jobs, "machine": machine(on)}
             call |= {"runs": missing - left, "left": left, "seconds": time.perf_counter() - begin}
             if missing > left:
                 append_line(store.folder / "calls.jsonl", json.dumps(call, ensure_ascii=False))
@@ -218,7 +219,8 @@ def quick_sentence(plan: Plan) -> str:
 
 
 def _file(experiment: Experiment, plan: Plan, store: Store) -> Path:
-    return store.folder / f"{experiment.name}{plan.suffix}.json"
+    # No file of a quick run passes for one of a full run.
+    return store.folder / f"{experiment.name}{'-quick' * plan.quick}.json"
 
 
 def _note_missing(chosen: Sequence[Experiment], plan: Plan, store: Store) -> None:
@@ -245,7 +247,7 @@ def _finish(
     findings = experiment.findings(plan, store)
     for figure in findings.figures if can_draw() else ():
         shown = replace(figure, title=f"{figure.title}{', a quick run' * plan.quick}")
-        save_figure(shown, store.folder / "figures", f"{figure.id}{plan.suffix}")
+        save_figure(shown, store.folder / "figures", f"{figure.id}{'-quick' * plan.quick}")
     return _write(
         *(experiment, plan, store),
         **vars(findings),

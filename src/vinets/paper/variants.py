@@ -36,6 +36,7 @@ SOLVED = (
     "test images, each with an uncut network of its own; the interval is that of the difference "
     "over splits and test images. Parameters and speed are those of the first split."
 )
+UNITS = {False: (1e6, "M"), True: (1e3, "k")}  # parameters that count as one; on digits, True
 TRAINED = "Coefficients and linear layer are trained with {}"
 SEEDS = (
     "Accuracy is the mean and standard deviation over seeds, of the last epoch; a seed draws "
@@ -78,7 +79,7 @@ def planned_variants(plan: Plan) -> Trials:
         for name, cut in backbone.variants.items():
             for seed in range(plan.seeds):
                 # The speed of the first one is measured later.
-                save = f"networks/{name}{plan.suffix}" if seed == 0 else ""
+                save = f"networks/{name}{'-quick' * plan.quick}" if seed == 0 else ""
                 studied = bool(backbone.studied) and seed == 0
                 changes = {**backbone.variant, "save": save, "studied": studied}
                 trials[backbone, name, seed] = plan.trial(backbone, cut, seed=seed, **changes)
@@ -89,7 +90,7 @@ def planned_variants(plan: Plan) -> Trials:
 
 
 def _variants(plan: Plan, results: Results) -> Findings:
-    rows, (unit, letter) = [], plan.unit
+    rows, (unit, letter) = [], UNITS[plan.splits]
     for backbone in plan.chosen:
         speed, printed = results[backbone, "speed"].timed, UNCUT.get(backbone.name, {})
         whole = [100 * speed.uncut]  # accuracies of the uncut network
@@ -294,7 +295,7 @@ def size_of(variant: str) -> str:
 
 
 def _chosen(plan: Plan, results: Results) -> Findings:
-    rows, (unit, letter) = [], plan.unit
+    rows, (unit, letter) = [], UNITS[plan.splits]
     first = next(iter(plan.chosen[0].choices))
     for (section, choice), result in results.items():
         facts, start = result.trained, results[section, first].trained

@@ -114,11 +114,12 @@ def svg(picture: Figure | Drawing, prefix: str = "") -> str:
     The prefix sets names inside it off from those of other pictures.
     """
     file, name = io.StringIO(), f"{prefix}{picture.id}"
-    is_drawing = isinstance(picture, Drawing)
-    alt, size = (picture.alt, picture.size) if is_drawing else (picture.title, PAGE_INCHES)
-    draw = picture.draw if is_drawing else partial(draw_figure, figure=picture)
-    with _sheet(size, ON_PAGE | {"axes.grid": not is_drawing}) as sheet:
-        draw(sheet.add_subplot())
+    style = ON_PAGE | {"axes.grid": isinstance(picture, Figure)}
+    if isinstance(picture, Figure):
+        draw = partial(draw_figure, figure=picture)
+        picture = Drawing(picture.id, picture.title, "", draw, PAGE_INCHES)
+    with _sheet(picture.size, style) as sheet:
+        picture.draw(sheet.add_subplot())
         sheet.savefig(file, format="svg")
     body = file.getvalue()
     body = body[body.index("<svg") :].strip()
@@ -132,7 +133,7 @@ def svg(picture: Figure | Drawing, prefix: str = "") -> str:
     used = set(re.findall(r'(?:url\(|href=")#([^")]+)', body))
     body = re.sub(r' id="([^"]*)"', lambda m: f' id="{name}-{m[1]}"' if m[1] in used else "", body)
     body = re.sub(r'(url\(|href=")#', rf"\1#{name}-", body)
-    return body.replace("<svg ", f'<svg role="img" aria-label="{escape(alt)}" ', 1)
+    return body.replace("<svg ", f'<svg role="img" aria-label="{escape(picture.alt)}" ', 1)
 
 
 @contextmanager
