@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+
 import pytest
 
 from vinets.paper.backbones import RESNET18, RESNET34
@@ -12,22 +14,17 @@ from vinets.report.values import Row
 VI = {60.0: 70.0, 50.0: 72.0, 15.0: 74.0}
 
 
-class Figures(dict):
-    """Series by name; those that a test says nothing of are all alike."""
-
-    def __missing__(self, name):
-        return VI
-
-
 class Made:
-    """Results in which every table has these rows and every figure these series."""
+    """Results in which every table has these rows and every figure these series.
+
+    Series that a test says nothing of are all alike.
+    """
 
     plan = Plan()
 
     def __init__(self, rows=(), **series):
         self._rows = [row if isinstance(row, Row) else Row(row) for row in rows]
-        named = {name.replace("_", " "): values for name, values in series.items()}
-        self._series = Figures(named)
+        self._series = {name.replace("_", " "): values for name, values in series.items()}
 
     def rows(self, experiment, section):
         wanted = {"fig-baselines": "difference", "fig-dimension": "dimension"}.get(experiment)
@@ -37,7 +34,7 @@ class Made:
         return rows
 
     def figure(self, name):
-        return self._series
+        return defaultdict(lambda: VI, self._series)
 
 
 def judged(where, words, made, network=RESNET34):
@@ -49,12 +46,11 @@ def verdict(where, words, rows=(), network=RESNET34, **series):
     return judged(where, words, Made(rows, **series), network)[1]
 
 
-def variants(*changes, uncut=(1.0, 0.0)):
-    """Four variants by what differs, and the uncut network of size and speed 1."""
+def variants(*changes):
+    """Variants by what differs, and the uncut network of size and speed 1."""
     paper = {"total": 0.5, "base": 0.25, "head": 0.25, "delta": 0.0, "speed": 2.0}
     rows = [Row(paper | {"speed_std": 0.0} | change, paper) for change in changes]
-    speed, std = uncut
-    last = {"total": 1.0, "accuracy": 70.0, "speed": speed, "speed_std": std}
+    last = {"total": 1.0, "accuracy": 70.0, "speed": 1.0, "speed_std": 0.0}
     return [*rows, Row(last, {"speed": 1.0})]
 
 
@@ -171,7 +167,7 @@ def test_gains_and_losses_by_pruning_do_not_cancel():
         def figure(self, name):
             by = 2.0 if name.endswith("abm") else 3.0
             other = {60.0: 70.0 + by, 50.0: 72.0 - by, 15.0: 74.0}
-            return Figures({"99% pruned": other})
+            return {"0% pruned": VI, "50% pruned": VI, "99% pruned": other}
 
     assert judged("Pruning", "OAVI", ByAlgorithm())[1] == "no"
 

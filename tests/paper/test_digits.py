@@ -60,10 +60,11 @@ def test_every_split_has_a_network_of_its_own(out):
 
 def test_a_second_call_trains_and_repeats_nothing(out, monkeypatch):
     monkeypatch.setattr(running, "TASKS", {})  # nothing can be run
-    monkeypatch.setattr(
-        "vinets.paper.reproduce.train_into", lambda *_, **__: pytest.fail("trained again")
-    )
+    again = "vinets.paper.reproduce.train_into"
+    monkeypatch.setattr(again, lambda *_, **__: pytest.fail("trained again"))
+    before = {path: path.read_text() for path in out.glob("*.json")}
     reproduce(["all"], Folders(), out, **SETTINGS)
+    assert {path: path.read_text() for path in out.glob("*.json")} == before
 
 
 def test_truncation_has_all_baselines_over_all_splits(out, found):
