@@ -20,7 +20,7 @@ class Made:
     Series that a test says nothing of are all alike.
     """
 
-    plan = Plan()
+    plan, results = Plan(), {}
 
     def __init__(self, rows=(), **series):
         self._rows = [row if isinstance(row, Row) else Row(row) for row in rows]

@@ -3,8 +3,7 @@ from __future__ import annotations
 import pytest
 from pages import ReadPage, loads_nothing
 
-from vinets.report import html
-from vinets.report import values
+from vinets.report import html, values
 from vinets.report.values import Axis, Column, Drawing, Figure, Page, Row, Section, Series, Table
 
 NASTY = "</script><script>alert('1 & 2')</script>"

@@ -150,48 +150,50 @@ def _table_two(evidence: Evidence, backbone: Backbone) -> Iterator[Judged]:
 
 # --- accuracies over the cuts -----------------------------------------------------------------
 
-Gap: TypeAlias = tuple[float, str, Difference]
-"""A share removed in percent, what is said of the difference there, and the difference."""
+Gaps: TypeAlias = list[tuple[float, str, Difference]]
+"""Shares removed in percent, what is said of the difference there, and the difference."""
 
 
-def _gaps(evidence: Evidence, figure: str, ours: str, theirs: str, *key: Any) -> list[Gap]:
+def _gaps(evidence: Evidence, figure: str, ours: str, theirs: str, *key: Any) -> Gaps:
     """Return one series of a figure less another, cut by cut.
 
     Trainings whose keys begin with ``key``, a network first, are compared by :func:`level` where
     results keep single answers; otherwise there is nothing but the difference.
     """
-    first, second = (evidence.figure(figure)[name] for name in (ours, theirs))
-    if not key[0].splits:
-        gaps = [(x, Difference(y - second[x])) for x, y in first.items()]
-        return [(x, points(gap.value), gap) for x, gap in gaps]
+    gaps, (backbone, *_) = [], key
     results = part(evidence.results, f"fig-{figure.partition('-')[0]}", *key)
-    judged = []
-    for x, cut in zip(first, evidence.plan.cuts(key[0]), strict=True):
-        gap = level(trained(results, ours, cut), trained(results, theirs, cut))
-        judged.append((x, f"{cut} {points(gap.value)} ({gap.word})", gap))
-    return judged
+    series, cuts = evidence.figure(figure), evidence.plan.cuts(backbone)
+    for place, (x, y) in enumerate(series[ours].items()):
+        if backbone.splits:
+            gap = level(*(trained(results, name, cuts[place]) for name in (ours, theirs)))
+            text = f"{cuts[place]} {points(gap.value)} ({gap.word})"
+        else:
+            value = y - series[theirs][x]
+            # Without single answers, the sign of the difference is the verdict.
+            gap, text = Difference(value, (value, value)), points(value)
+        gaps.append((x, text, gap))
+    return gaps
 
 
-def _heads(evidence: Evidence, backbone: Backbone, ours: str, theirs: str) -> list[Gap]:
+def _heads(evidence: Evidence, backbone: Backbone, ours: str, theirs: str) -> Gaps:
     """Return a kind of head less another, in the figure on truncation."""
     names = (backbone.heads[ours], backbone.heads[theirs])
     return _gaps(evidence, f"truncation-{backbone.data}", *names, backbone)
 
 
-def _above(claim: str, gaps: list[Gap]) -> Judged:
+def _above(claim: str, gaps: Gaps, by_level: bool) -> Judged:
     """Judge whether one head is above another at every cut."""
+    judged = judge(claim, [(text, gap.word == "ahead") for _, text, gap in gaps])
     values = [gap.value for *_, gap in gaps]
-    if None not in (gap.interval for *_, gap in gaps):
-        return judge(claim, [(text, gap.word == "ahead") for _, text, gap in gaps])
     text = f"{points(min(values))} to {points(max(values))}, {points(mean(values))} on average"
-    return claim, text, count(value > 0 for value in values)
+    return judged if by_level else (claim, text, judged[2])
 
 
 def _truncation(evidence: Evidence, backbone: Backbone) -> Iterator[Judged]:
     splits, gaps = backbone.splits, partial(_heads, evidence, backbone)
     claim, ours = "VI-Net is above random monomials at every cut", gaps("vanishing", "random")
     if splits:
-        yield _above(claim, ours)
+        yield _above(claim, ours, splits)
     else:
         # Over seeds, where there are several, the mean difference has to exceed its deviation.
         first, known = next(iter(backbone.readings)), {x: (gap.value, 0.0) for x, _, gap in ours}
@@ -204,7 +206,7 @@ def _truncation(evidence: Evidence, backbone: Backbone) -> Iterator[Judged]:
         text += f"; not decided: {', '.join(rest)}" if rest else ""
         yield claim, text, count(x not in open_ for x in known)
     if not backbone.baselines:
-        yield _above("VI-Net is above a linear head (flat)", gaps("vanishing", "linear"))
+        yield _above("VI-Net is above a linear head (flat)", gaps("vanishing", "linear"), splits)
         late = [(text, gap) for x, text, gap in gaps("linear", "vanishing") if x <= LATE]
         cases = [(text, gap.word != "behind" if splits else gap.value > -0.5) for text, gap in late]
         good = f"with at most {LATE} % removed a linear head is as good"
@@ -239,7 +241,7 @@ def _truncation(evidence: Evidence, backbone: Backbone) -> Iterator[Judged]:
     cases = []
     for place, every in against.items():
         early = [gap for x, _, gap in every if x > EARLY] or [gap for *_, gap in every]
-        wins = sum(gap.word == "ahead" if splits else gap.value > 0 for gap in early)
+        wins = sum(gap.word == "ahead" for gap in early)
         cases.append((f"{wins} of {len(early)} {place}", wins == len(early)))
     claim = f"with many layers removed (over {EARLY} %) it is above a linear head"
     yield judge(claim, cases, "ahead at {}")
@@ -249,7 +251,7 @@ def _ours(evidence: Evidence, backbone: Backbone) -> Iterator[Judged]:
     for kind, what in OTHERS.items():
         if kind in backbone.heads:
             gaps = _heads(evidence, backbone, "vanishing", kind)
-            yield _above(f"VI-Net is above {what}", gaps)
+            yield _above(f"VI-Net is above {what}", gaps, backbone.splits)
     if backbone.baselines:
         heads = evidence.figure(f"baselines-{backbone.data}")
         x = max(heads["VI-Net"])
