@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from statistics import mean
-from typing import Any
+from typing import Any, TypeAlias
 
 from vinets.paper.backbones import Backbone
 from vinets.paper.plan import (
@@ -26,15 +26,11 @@ from vinets.report.values import Axis, Column, Figure, ReferenceLine, Row, Table
 from vinets.runs.trial import TrialResult
 
 ACCURACY = Axis("test accuracy in %", format=".2f")
+Place: TypeAlias = Callable[[TrialResult], float]
 
 
 def accuracy_figure(
-    name: str,
-    title: str,
-    results: Results,
-    x: Axis,
-    place: Callable[[TrialResult], float] = share,
-    **more: Any,
+    name: str, title: str, results: Results, x: Axis, place: Place = share, **more: Any
 ) -> Figure:
     """Return accuracy against the share removed, or another x; the uncut network is a dashed line.
 

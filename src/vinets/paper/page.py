@@ -17,23 +17,9 @@ import numpy as np
 from vinets.core.files import read_json
 from vinets.core.plain import from_plain
 from vinets.ideals.plot import plot_generators
+from vinets.report import values as blocks
 from vinets.report.formats import number
-from vinets.report.values import (
-    Beside,
-    Block,
-    Bullets,
-    Code,
-    Column,
-    Drawing,
-    ExperimentResult,
-    Facts,
-    Folded,
-    Notice,
-    Page,
-    Section,
-    Table,
-    facts_table,
-)
+from vinets.report.values import Block, Column, ExperimentResult, Page, Section, Table
 
 LEAD = (
     "Every table has our values. Below them, where the paper prints one, stand its value and ours "
@@ -127,7 +113,7 @@ def read_results(folder: str | Path) -> list[ExperimentResult]:
 def result_in_short(result: ExperimentResult) -> Page:
     """Return an experiment for the terminal: its tables and remarks."""
     remark = f"{result.experiment}{', quick run' * bool(result.quick)}"
-    lead: tuple[Block, ...] = (*result.tables, *result.figures, Bullets(result.notes))
+    lead: tuple[Block, ...] = (*result.tables, *result.figures, blocks.Bullets(result.notes))
     return Page(f"{result.title} ({remark})", lead, ())
 
 
@@ -135,7 +121,7 @@ def results_page(results: Iterable[ExperimentResult], title: str = "Results") ->
     """Return the page of results such as those of :func:`read_results`, a section each."""
     results = list(results)
     quick = [one for one in results if one.quick]
-    lead: list[Block] = [Notice(text) for text in dict.fromkeys(one.quick for one in quick)]
+    lead: list[Block] = [blocks.Notice(text) for text in dict.fromkeys(one.quick for one in quick)]
     if 0 < len(quick) < len(results):
         lead.append(f"Quick runs are: {', '.join(one.title for one in quick)}.")
     lead += [_score(one) for one in results if one.experiment == "claims" and one.tables]
@@ -150,33 +136,34 @@ def _footer(results: Sequence[ExperimentResult]) -> str:
     return f"Written by vinets report. Results of vinets {', '.join(versions)}."
 
 
-def _score(claims: ExperimentResult) -> Notice:
+def _score(claims: ExperimentResult) -> Block:
     """Count the claims that hold."""
     kinds = Counter(str(row.values.get("verdict")) for row in claims.tables[0].rows)
     partly = sum(count for verdict, count in kinds.items() if verdict.startswith("in "))
     text = f"Of {kinds.total()} claims of the paper, {kinds['yes']} hold here, {partly} hold in "
     text += f"part, and {kinds['no']} do not."
     others = kinds.total() - kinds["yes"] - kinds["no"] - partly
-    return Notice(text + f" {others} only compare machines." * bool(others))
+    return blocks.Notice(text + f" {others} only compare machines." * bool(others))
 
 
 def _section(result: ExperimentResult) -> Section:
     """Return the section of an experiment, with how it was run folded away."""
-    figures = result.figures if len(result.figures) < 2 else (Beside(result.figures),)
+    figures = result.figures if len(result.figures) < 2 else (blocks.Beside(result.figures),)
     seconds = None if result.seconds is None else number(result.seconds, ",.1f")
     settings = {"seeds": result.seeds or None, "seconds in all": seconds, **result.settings}
     tables = (
-        facts_table("settings", "Settings", settings.items()),
-        facts_table("machine", "Versions and machine", result.machine.items()),
+        blocks.facts_table("settings", "Settings", settings.items()),
+        blocks.facts_table("machine", "Versions and machine", result.machine.items()),
     )
-    run: list[Block] = [Code(shlex.join(result.command))] if result.command else []
+    run: list[Block] = [blocks.Code(shlex.join(result.command))] if result.command else []
     if filled := tuple(table for table in tables if table.rows):
-        run.append(Beside(filled))
-    folded = Folded("How it was run", tuple(run) or ("The results do not say.",))
-    missing = [Notice(NOT_DONE.format(result.missing))] * bool(result.missing)
-    blocks = (*missing, *result.text, *result.tables, *figures, Bullets(result.notes), folded)
+        run.append(blocks.Beside(filled))
+    folded = blocks.Folded("How it was run", tuple(run) or ("The results do not say.",))
+    missing = [blocks.Notice(NOT_DONE.format(result.missing))] * bool(result.missing)
+    shown = (*result.text, *result.tables, *figures, blocks.Bullets(result.notes), folded)
     remarks = (result.paper, "quick run" * bool(result.quick), "not complete" * len(missing))
-    return Section(result.title, blocks, result.experiment, ", ".join(filter(None, remarks)))
+    remark = ", ".join(filter(None, remarks))
+    return Section(result.title, (*missing, *shown), result.experiment, remark)
 
 
 # --- digits -----------------------------------------------------------------------------------
@@ -196,7 +183,7 @@ def newcomers_page(results: Sequence[ExperimentResult]) -> Page:
     by_name = {one.experiment: one for one in results}
     vanishing, *first, efficiency = (by_name[name] for name in NEEDED)
     kept, truncation, parameters, claims = first
-    comparisons = (LEVEL, Folded("Every comparison", truncation.tables))
+    comparisons = (LEVEL, blocks.Folded("Every comparison", truncation.tables))
     layers: tuple[Block, ...] = (TRUNCATION, *truncation.figures, *comparisons)
     sections = (
         Section("Every polynomial on every class", _kept(kept), "kept"),
@@ -204,7 +191,7 @@ def newcomers_page(results: Sequence[ExperimentResult]) -> Page:
         Section("Accuracy against parameters", parameters.figures, "parameters"),
         Section("The paper's claims", (*claims.text, *claims.tables), "claims"),
         *(_section(one) for one in results if one not in first),
-        Section("What next", (Code("\n".join(NEXT)),), "next"),
+        Section("What next", (blocks.Code("\n".join(NEXT)),), "next"),
     )
     title = "Networks of vanishing polynomials, on handwritten digits"
     lead = (_score(claims), IDEALS, *_lead(vanishing, efficiency))
@@ -229,8 +216,8 @@ def _lead(vanishing: ExperimentResult, efficiency: ExperimentResult) -> tuple[Bl
     columns = (Column("digit"), *(Column(str(k), format=".3f") for k in range(len(means))))
     caption, row = "On the test images of every digit", ("mean of |p|", *means)
     table = Table.from_rows("one", caption, columns, [row])
-    formula = Code(f"p = {polynomial.removesuffix('.')}")
-    return Facts(facts), READ.format(label=said.rpartition(" ")[2]), formula, table
+    formula = blocks.Code(f"p = {polynomial.removesuffix('.')}")
+    return blocks.Facts(facts), READ.format(label=said.rpartition(" ")[2]), formula, table
 
 
 def _kept(kept: ExperimentResult) -> tuple[Block, ...]:
@@ -251,6 +238,6 @@ def _kept(kept: ExperimentResult) -> tuple[Block, ...]:
             caption = f"{title}: {number(values['accuracy'], '.2f')} % right; mean on the own "
             caption += f"class {number(values['ratio'], '.3f')} of that on the others"
             alt = f"Polynomials by class, {title}"
-            drawings.append(Drawing(f"means-{len(drawings)}", alt, caption, draw))
-    pictures = (PICTURE.format(cut=cut), Beside(tuple(drawings))) if drawings else ()
+            drawings.append(blocks.Drawing(f"means-{len(drawings)}", alt, caption, draw))
+    pictures = (PICTURE.format(cut=cut), blocks.Beside(tuple(drawings))) if drawings else ()
     return (*pictures, *kept.text, *kept.tables, *kept.figures)

@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from vinets.report import values
+from vinets.report import values as blocks
 from vinets.report.formats import both
 from vinets.report.values import Block, Drawing, Figure, Page, Table
 
@@ -56,21 +56,21 @@ def _show(block: Block, console: Console) -> None:
     """Print a block; figures and drawings leave no trace."""
     watched = console.is_terminal
     match block:
-        case str(text) | values.Notice(text):
+        case str(text) | blocks.Notice(text):
             console.print()
             width = min(console.width, TEXT_COLUMNS) if watched else None
             console.print(text, width=width, soft_wrap=not watched)
-        case values.Bullets(items):
+        case blocks.Bullets(items):
             for item in items:
                 _show(f"- {item}", console)
-        case values.Facts(facts):
+        case blocks.Facts(facts):
             console.print()
             for name, value, remark in facts:
                 console.print(f"{name}: {value} ({remark})", soft_wrap=not watched)
-        case values.Code(text):
+        case blocks.Code(text):
             console.print(f"\n{text}", soft_wrap=True)
-        case values.Beside(blocks) | values.Folded(_, blocks):
-            for inner in blocks:
+        case blocks.Beside(parts) | blocks.Folded(_, parts):
+            for inner in parts:
                 _show(inner, console)
         case Table():
             _show_table(block, console)
