@@ -13,7 +13,7 @@ from vinets.networks.files import WEIGHTS
 from vinets.paper import claims
 from vinets.paper.backbones import DIGITS
 from vinets.paper.page import read_results
-from vinets.paper.plan import EXPERIMENTS, Plan, level
+from vinets.paper.plan import EXPERIMENTS, Plan, Results, level
 from vinets.paper.reproduce import Folders, one_thread, reproduce
 from vinets.runs import run as running
 from vinets.runs.store import Store
@@ -153,7 +153,7 @@ def test_rows_of_oavi_show_the_steps_of_their_oracles(found):
 
 
 def test_claims_on_digits_need_no_printed_numbers(out):
-    evidence = claims.Evidence(PLAN, results(out, "claims"))
+    evidence = claims.Evidence(PLAN, Results(results(out, "claims")))
     judged = {
         claim: verdict
         for function in claims.CLAIMS.values()

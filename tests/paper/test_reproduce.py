@@ -19,7 +19,7 @@ from vinets.models import create_model, load_weights, save_weights
 from vinets.paper import claims
 from vinets.paper.backbones import READINGS, RESNET18, RESNET34, VARIANTS
 from vinets.paper.page import read_results, results_page
-from vinets.paper.plan import EXPERIMENTS, Experiment, Findings, Plan
+from vinets.paper.plan import EXPERIMENTS, Experiment, Findings, Plan, Results
 from vinets.paper.reproduce import Folders, chosen_experiments, reproduce
 from vinets.report import html
 from vinets.runs import run as running
@@ -99,9 +99,8 @@ def test_every_claim_of_a_network_is_checked(out):
     assert {row.values["where"] for row in rows} == claims.CLAIMS.keys() - claims.NEEDS.keys()
     name, store = "table-efficiency", Store(out)
     planned = EXPERIMENTS[name].planned(PLAN)
-    evidence = claims.Evidence(
-        PLAN, {(name, *key): store.read(one) for key, one in planned.items()}
-    )
+    results = Results({(name, *key): store.read(one) for key, one in planned.items()})
+    evidence = claims.Evidence(PLAN, results)
     verdicts = {claim: verdict for claim, _, verdict in claims._table_two(evidence, RESNET18)}
     assert verdicts["parameters of the truncated networks"] == "yes"  # whatever the weights are
 

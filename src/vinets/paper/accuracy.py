@@ -17,10 +17,8 @@ from vinets.paper.plan import (
     accuracies,
     averaged,
     level,
-    part,
     series_of,
     share,
-    trained,
 )
 from vinets.report.values import Axis, Column, Figure, ReferenceLine, Row, Table
 from vinets.runs.trial import TrialResult
@@ -39,7 +37,7 @@ def accuracy_figure(
     """
     points = {key: (place(one), 100 * one.trained.accuracy) for key, one in results.items()}
     first, *_ = results  # the uncut networks are the same behind every cut
-    uncut = 100 * mean(one.uncut for one in trained(results, *first[:2]))
+    uncut = 100 * mean(one.uncut for one in results.trained(*first[:2]))
     levels = (ReferenceLine("uncut network", uncut),)
     return Figure(name, title, x, ACCURACY, series_of(points), levels=levels, **more)
 
@@ -86,7 +84,7 @@ def _truncated(plan: Plan) -> Trials:
 
 def _truncation(plan: Plan, results: Results) -> Findings:
     figures = tuple(
-        accuracy_figure(f"truncation-{one.data}", one.caption, part(results, one), plan.removed)
+        accuracy_figure(f"truncation-{one.data}", one.caption, results.part(one), plan.removed)
         for one in plan.chosen
     )
     if not plan.splits:
@@ -95,10 +93,10 @@ def _truncation(plan: Plan, results: Results) -> Findings:
     (backbone,) = plan.chosen
     vi, *others = backbone.heads.values()
     for cut in plan.cuts(backbone):
-        ours = trained(results, backbone, vi, cut)
+        ours = results.trained(backbone, vi, cut)
         section = f"{cut}: VI-Net {mean(accuracies(ours)):.2f} %"
         for name in (*others, "uncut network"):
-            theirs = trained(results, backbone, name, cut) or None  # None is the uncut network
+            theirs = results.trained(backbone, name, cut) or None  # None is the uncut network
             gap = level(ours, theirs)
             means = accuracies(theirs) if theirs else [100 * one.uncut for one in ours]
             values = {"head": name, "cut": cut, **averaged("theirs", means)}
@@ -119,7 +117,7 @@ def _by_size(plan: Plan, results: Results) -> Findings:
     """Show the same accuracies against everything that the networks store."""
     (one,) = plan.chosen
     axis = Axis("parameters", log=True, format=",.0f")
-    name, own = f"parameters-{one.data}", part(results, one)
+    name, own = f"parameters-{one.data}", results.part(one)
     figure = accuracy_figure(
         name, one.caption, own, axis, lambda result: result.trained.parameters, kind="scatter"
     )
@@ -184,7 +182,7 @@ def _baselines(plan: Plan, results: Results) -> Findings:
     rows = []
     for backbone, reading, cut in dict.fromkeys((b, r, cut) for b, r, _, cut, _ in results):
         vi, random = (
-            part(results, backbone, reading, SIMPLE[head], cut).values()
+            results.part(backbone, reading, SIMPLE[head], cut).values()
             for head in ("vanishing", "random")
         )
         ours, theirs = (accuracies(one.trained for one in own) for own in (vi, random))
@@ -197,7 +195,7 @@ def _baselines(plan: Plan, results: Results) -> Findings:
     figures = tuple(
         accuracy_figure(f"baselines-{backbone.data}", backbone.caption, own, plan.removed)
         for backbone in plan.chosen
-        if backbone.baselines and (own := part(results, backbone, next(iter(backbone.readings))))
+        if backbone.baselines and (own := results.part(backbone, next(iter(backbone.readings))))
     )
     text = tuple(one.format(plan.components) for one in BASELINES)
     return Findings(text[:-1] if plan.quick else text, (table,), figures)
@@ -255,7 +253,7 @@ def _kept(plan: Plan, results: Results) -> Findings:
     rows = []
     points: dict[Backbone, dict[Key, tuple[float, float]]] = {}
     for backbone, cut in dict.fromkeys(key[:2] for key in results):
-        own, here = part(results, backbone, cut), {}
+        own, here = results.part(backbone, cut), {}
         first = own[CLASSIFIER, 0.0].trained
         for (what, weight), one in own.items():
             facts, built, kept = one.trained, one.trained.vanishing_built, one.trained.vanishing

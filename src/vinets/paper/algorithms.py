@@ -20,7 +20,6 @@ from vinets.paper.plan import (
     count,
     fields_of,
     level,
-    part,
     series_of,
     share,
 )
@@ -81,7 +80,7 @@ def _pruning(plan: Plan, results: Results) -> Findings:
     figures = []
     for backbone, algorithm in dict.fromkeys(key[:2] for key in results):
         name, title = f"pruning-{backbone.data}-{algorithm}", ALGORITHMS[algorithm][0]
-        own = part(results, backbone, algorithm)
+        own = results.part(backbone, algorithm)
         figure = accuracy_figure(name, f"{backbone.caption}, {title}", own, plan.removed)
         figures.append(figure)
     return Findings((text, *more), figures=tuple(figures))
@@ -141,7 +140,7 @@ def _by_algorithm(plan: Plan) -> Trials:
 
 def _algorithms(plan: Plan, results: Results) -> Findings:
     (backbone,) = (one for one in plan.chosen if len(one.algorithms) > 1)
-    caption, own = backbone.caption, part(results, backbone)
+    caption, own = backbone.caption, results.part(backbone)
     figure = accuracy_figure("algorithms", f"{caption}: accuracy", own, plan.removed)
     sizes = {key: (share(one), one.trained.polynomials or 0) for key, one in own.items()}
     axes = (plan.removed, Axis("polynomials", log=True, format=",.0f"))
@@ -149,7 +148,7 @@ def _algorithms(plan: Plan, results: Results) -> Findings:
     size = Figure("algorithms-size", title, *axes, series_of(sizes))
     rows = [
         _oracle_row(cut, name, (one, own[name, cut]))
-        for (name, cut), one in part(results, "ideals").items()
+        for (name, cut), one in results.part("ideals").items()
     ]
     if not rows:
         return Findings((COMPARED.format(BUT if plan.compared else ""),), figures=(figure, size))
@@ -232,7 +231,7 @@ def _steps(plan: Plan, results: Results) -> Findings:
         accuracy, section = 100 * few.trained.accuracy, f"{backbone.caption}, {cut}"
         rows.append(_oracle_row(section, name, (ideals, most), few=accuracy))
     for backbone in dict.fromkeys(key[0] for key in results):
-        for judged in _step_claims(part(results, backbone)):
+        for judged in _step_claims(results.part(backbone)):
             values = dict(zip(("claim", "found", "verdict"), judged, strict=True))
             claims.append(Row(values, section=backbone.caption))
     tables = [Table("oracles-cuts", "What the oracles did", STEP_COLUMNS, tuple(rows))]

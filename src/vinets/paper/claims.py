@@ -31,8 +31,6 @@ from vinets.paper.plan import (
     count,
     judge,
     level,
-    part,
-    trained,
 )
 from vinets.report.formats import number
 from vinets.report.values import Column, Row, Table
@@ -59,7 +57,7 @@ class Evidence:
     def __init__(self, plan: Plan, results: Results) -> None:
         self.plan, self.results = plan, results
         self.findings = {
-            name: EXPERIMENTS[name].finding(plan, part(results, name))
+            name: EXPERIMENTS[name].finding(plan, results.part(name))
             for name in dict.fromkeys(key[0] for key in results)
         }
 
@@ -161,11 +159,11 @@ def _gaps(evidence: Evidence, figure: str, ours: str, theirs: str, *key: Any) ->
     results keep single answers; otherwise there is nothing but the difference.
     """
     gaps, (backbone, *_) = [], key
-    results = part(evidence.results, f"fig-{figure.partition('-')[0]}", *key)
+    results = evidence.results.part(f"fig-{figure.partition('-')[0]}", *key)
     series, cuts = evidence.figure(figure), evidence.plan.cuts(backbone)
     for place, (x, y) in enumerate(series[ours].items()):
         if backbone.splits:
-            gap = level(*(trained(results, name, cuts[place]) for name in (ours, theirs)))
+            gap = level(*(results.trained(name, cuts[place]) for name in (ours, theirs)))
             text = f"{cuts[place]} {points(gap.value)} ({gap.word})"
         else:
             value = y - series[theirs][x]
@@ -224,7 +222,7 @@ def _truncation(evidence: Evidence, backbone: Backbone) -> Iterator[Judged]:
     half = min(shares, key=lambda share: abs(share - 50))
     if splits:
         cut = evidence.plan.cuts(backbone)[shares.index(half)]
-        loss = level(trained(evidence.results, "fig-truncation", backbone, "VI-Net", cut))
+        loss = level(evidence.results.trained("fig-truncation", backbone, "VI-Net", cut))
         text = f"{points(loss.value)} ({loss.shown})"
         holds = loss.interval is not None and loss.interval[0] > -3
         against = {f"of {backbone.heads[kind]}": gaps("vanishing", kind) for kind in LINEAR}
@@ -263,7 +261,7 @@ def _ours(evidence: Evidence, backbone: Backbone) -> Iterator[Judged]:
     if backbone.splits:
         cases = []
         for cut in evidence.plan.cuts(backbone):
-            first, *_ = trained(evidence.results, "fig-truncation", backbone, "VI-Net", cut)
+            first, *_ = evidence.results.trained("fig-truncation", backbone, "VI-Net", cut)
             if facts := first.vanishing:
                 cases.append((f"{cut} {facts.smallest_own:.0%}", facts.smallest_own >= MOSTLY))
         claim = f"polynomials are smallest on their own class on test images ({MOSTLY:.0%} or more)"
@@ -364,7 +362,7 @@ def _dimension(evidence: Evidence, backbone: Backbone) -> Iterator[Judged]:
 
 
 def _theory(evidence: Evidence, backbone: Backbone) -> Iterator[Judged]:
-    facts = [one.complexity for one in part(evidence.results, "table-theory").values()]
+    facts = [one.complexity for one in evidence.results.part("table-theory").values()]
     claim = "VI-Nets have a smaller spectral complexity than the uncut network (κ below 1)"
     yield judge(claim, [(points(one.kappa), one.kappa < 0) for one in facts], "log₁₀ κ {}")
     holds = [bound["holds"] for one in facts for bound in one.bounds]

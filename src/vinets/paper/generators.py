@@ -13,7 +13,6 @@ from vinets.paper.plan import (
     Results,
     Trials,
     fields_of,
-    part,
     series_of,
     share,
 )
@@ -167,7 +166,7 @@ def _every_cut(plan: Plan) -> Trials:
 def _left(plan: Plan, results: Results) -> Findings:
     levels, figures = (ReferenceLine("variables", plan.components),), []
     for backbone in plan.chosen:
-        own = part(results, backbone).items()
+        own = results.part(backbone).items()
         series = series_of(
             {
                 (f"{ratio:.0%} pruned", cut): (share(one), one.found.monomials_left[str(ratio)])

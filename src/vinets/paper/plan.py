@@ -137,7 +137,19 @@ Key: TypeAlias = tuple[Any, ...]
 """What tells the trials of an experiment apart, such as network, series and cut."""
 
 Trials: TypeAlias = dict[Key, Trial]
-Results: TypeAlias = Mapping[Key, TrialResult]
+
+
+class Results(dict[Key, TrialResult]):
+    """Results of trials by their keys."""
+
+    def part(self, *first: Any) -> Results:
+        """Return those whose keys begin so, by the rest of their keys."""
+        size = len(first)
+        return Results({key[size:]: one for key, one in self.items() if key[:size] == first})
+
+    def trained(self, *first: Any) -> list[TrainingFacts]:
+        """Return the trainings whose keys begin so, mostly one for every seed."""
+        return [one.trained for one in self.part(*first).values()]
 
 
 @dataclass(frozen=True)
@@ -165,8 +177,8 @@ class Experiment:
 
     def findings(self, plan: Plan, store: Store) -> Findings:
         """Return what comes of it, where it was carried out."""
-        results = {key: store.read(trial) for key, trial in self.planned(plan).items()}
-        findings = self.finding(plan, results)
+        planned = self.planned(plan).items()
+        findings = self.finding(plan, Results({key: store.read(one) for key, one in planned}))
         if not plan.quick:
             return findings
         # The paper's values would mislead next to those of a quick run.
@@ -181,16 +193,6 @@ EXPERIMENTS: Registry[Experiment] = Registry("experiment", "vinets.paper")
 """Every experiment by name; a file in this folder that makes one adds it."""
 
 # --- what experiments do with their results ---------------------------------------------------
-
-
-def part(results: Results, *first: Any) -> dict[Key, TrialResult]:
-    """Return the results whose keys begin so, by the rest of their keys."""
-    return {key[len(first) :]: one for key, one in results.items() if key[: len(first)] == first}
-
-
-def trained(results: Results, *first: Any) -> list[TrainingFacts]:
-    """Return the trainings whose keys begin so, mostly one for every seed."""
-    return [one.trained for one in part(results, *first).values()]
 
 
 def share(result: TrialResult) -> float:

@@ -18,7 +18,6 @@ from vinets.paper.plan import (
     fields_of,
     level,
     share,
-    trained,
 )
 from vinets.report.values import Axis, Column, Figure, Row, Series, Table
 from vinets.runs.compare import speed_trial
@@ -95,7 +94,7 @@ def _variants(plan: Plan, results: Results) -> Findings:
         speed, printed = results[backbone, "speed"].timed, UNCUT.get(backbone.name, {})
         whole = [100 * speed.uncut]  # accuracies of the uncut network
         for name, cut in backbone.variants.items():
-            own, paper = trained(results, backbone, name), VARIANTS.get(name, {})
+            own, paper = results.trained(backbone, name), VARIANTS.get(name, {})
             found, uncut, first = accuracies(own), [100 * one.uncut for one in own], own[0]
             values = {"model": name, "cut": cut, "removed": share(results[backbone, name, 0])}
             values |= _size(speed, name, first.parameters, first.parts["backbone"], unit)

@@ -181,17 +181,12 @@ def draw_figure(ax: Axes, figure: Figure) -> None:
                 ticks.set_major_locator(LogLocator(subs=(1.0, 2.0, 3.0, 5.0, 7.0)))
             ticks.set_minor_formatter(NullFormatter())
         ticks.set_major_formatter(lambda value, _: number(value, ",.10g"))
-    if figure.series or figure.levels:
-        legend_above(ax)
-
-
-def legend_above(ax: Axes) -> None:
-    """Put the legend above the axes, because no place inside is free of curves in every figure."""
+    # The legend stands above the axes: no place inside is free of curves in every figure.
     handles, names = ax.get_legend_handles_labels()
     lines = [textwrap.fill(name, LEGEND_CHARACTERS) for name in names]
+    place: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0, 1), "borderaxespad": 0.3}
     for columns in range(min(len(names), 3), 0, -1):
-        place: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0, 1)}
-        legend = ax.legend(handles, lines, ncols=columns, borderaxespad=0.3, **place)
+        legend = ax.legend(handles, lines, ncols=columns, **place)
         if legend.get_window_extent().width < 0.85 * ax.figure.bbox.width:
             break
 
