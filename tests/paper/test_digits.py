@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 import torch
@@ -82,6 +83,12 @@ def test_truncation_has_all_baselines_over_all_splits(out, found):
     series = next(one for one in figure.series if one.name == "MLP")
     sizes = [kept[DIGITS, "MLP", cut, 0].trained.parameters for cut in series.labels]
     assert list(series.x) == sizes
+
+
+def test_more_pruning_leaves_fewer_monomials(found):
+    (figure,) = found["fig-monomials"].figures
+    for earlier, later in pairwise(figure.series):
+        assert all(a >= b for a, b in zip(earlier.y, later.y, strict=True))
 
 
 def test_verdicts_follow_from_single_answers(out, found):

@@ -78,7 +78,7 @@ def _truncated(plan: Plan) -> Trials:
         (backbone, name, cut, seed): plan.trial(backbone, cut, head=head, seed=seed)
         for backbone, cut in plan.places
         for head, name in backbone.heads.items()
-        for seed in range(len(plan.networks(backbone)))
+        for seed in range(plan.seeds if backbone.splits else 1)
     }
 
 
@@ -206,10 +206,13 @@ Experiment("fig-baselines", "What the polynomials add", "not in the paper", 10, 
 # --- training of the coefficients -------------------------------------------------------------
 
 # The one paper pipeline, of which the published figures on CIFAR differ in scale and rule.
-_ONE = {"scale": "unit", "normalization": "leading", "keep": 128, "monomials": 512}
+_PIPELINE = {"scale": "unit", "normalization": "leading", "keep": 128, "monomials": 512}
 LOOKED_AT: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
     "digits": (("relu1", "pool"), {"epochs": 20}),
-    "resnet18": (("layer2.1.bn2", "layer3.1.bn1"), _ONE | {"views": 2, "precision": "float32"}),
+    "resnet18": (
+        ("layer2.1.bn2", "layer3.1.bn1"),
+        _PIPELINE | {"views": 2, "precision": "float32"},
+    ),
 }
 """Cuts that are looked at, and changes to the settings, by the name of the network."""
 

@@ -198,11 +198,11 @@ def _truncation(evidence: Evidence, backbone: Backbone) -> Iterator[Judged]:
         for row in evidence.rows("fig-baselines", f"{backbone.caption}: {first}"):
             spread = row.values["difference_std"] or 0.0
             known[row.values["removed"]] = row.values["difference"], spread
-        open_ = {x: pair for x, pair in known.items() if pair[0] <= pair[1]}
-        text = f"ahead at {len(known) - len(open_)} of {len(known)} cuts"
-        rest = [f"{points(gap)} ± {std:.2f} with {x:.0f} %" for x, (gap, std) in open_.items()]
+        undecided = {x: pair for x, pair in known.items() if pair[0] <= pair[1]}
+        text = f"ahead at {len(known) - len(undecided)} of {len(known)} cuts"
+        rest = [f"{points(gap)} ± {std:.2f} with {x:.0f} %" for x, (gap, std) in undecided.items()]
         text += f"; not decided: {', '.join(rest)}" if rest else ""
-        yield claim, text, count(x not in open_ for x in known)
+        yield claim, text, count(x not in undecided for x in known)
     if not backbone.baselines:
         yield _above("VI-Net is above a linear head (flat)", gaps("vanishing", "linear"), splits)
         late = [(text, gap) for x, text, gap in gaps("linear", "vanishing") if x <= LATE]

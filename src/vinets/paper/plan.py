@@ -102,10 +102,6 @@ class Plan:
         """Return how long heads are trained, in words."""
         return counted(self.start.recipe.epochs, "epoch")
 
-    def networks(self, backbone: Backbone) -> list[str]:
-        """Return names of the uncut networks in the store: one, or one for every split."""
-        return [backbone.network(k) for k in range(self.seeds if backbone.splits else 1)]
-
     def trial(
         self, backbone: Backbone, cut: str, head: str = "vanishing", seed: int = 0, **changes: Any
     ) -> Trial:

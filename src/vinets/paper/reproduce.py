@@ -6,7 +6,7 @@ import json
 import shlex
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -129,20 +129,19 @@ def reproduce(
     trials = [trial for experiment in chosen for trial in experiment.trials(plan)]
     needed = {trial.network for trial in trials}
     folders = replace(folders, uncut=store.folder / "uncut")
-    places = [
-        (backbone, split)
+    places = {
+        backbone.network(split): (backbone, split)
         for backbone in plan.chosen
-        for split, name in enumerate(plan.networks(backbone))
-        if name in needed
-    ]
-    setups = {backbone.network(split): folders.files(backbone, split) for backbone, split in places}
+        for split in range(plan.seeds)
+        if backbone.network(split) in needed
+    }
+    setups = {name: folders.files(*place) for name, place in places.items()}
     on = resolve_device("reproduce", device)
     # Workers of a cluster have packages of their own.
     if isinstance(jobs, int) and any(one.task == "dimension" for one in store.missing(trials)):
         require_estimator()
-    small = any(backbone.splits for backbone, _ in places)
-    with one_thread() if small else nullcontext():
-        for place in places:
+    with one_thread() if plan.splits else nullcontext():
+        for place in places.values():
             folders.prepare(*place, progress)
         opened = {name: files.open(name, on) for name, files in setups.items()}
         # what does not belong into the folder is refused before any work is done
@@ -156,7 +155,7 @@ def reproduce(
                 options: dict[str, Any] = {"executor": executor, "progress": progress}
                 for experiment in sorted(chosen, key=lambda one: len(one.trials(plan))):
                     # Small networks spend most of the time on latents, which experiments share.
-                    own = trials if small else experiment.trials(plan)
+                    own = trials if plan.splits else experiment.trials(plan)
                     if store.missing(own):
                         run_trials(own, networks, store, device=on, **options)
                     show(_finish(experiment, plan, store, command))
@@ -227,10 +226,9 @@ def _note_missing(chosen: Sequence[Experiment], plan: Plan, store: Store) -> Non
     """Write how many trials are missing where there is no result yet, such as of fewer seeds."""
     for experiment in chosen:
         path, missing = _file(experiment, plan, store), len(store.missing(experiment.trials(plan)))
-        try:
+        known = None
+        with suppress(OSError, ValueError):
             known = read_json(path)
-        except (OSError, ValueError):
-            known = None
         if missing and (not isinstance(known, dict) or known.get("missing")):
             _write(experiment, plan, store, missing=missing)
 
