@@ -44,22 +44,6 @@ def accuracy_figure(
 
 # --- truncation -------------------------------------------------------------------------------
 
-TRUNCATION = (
-    "Nothing is pruned. Coefficients and linear layer are trained for {}; the backbone "
-    "stays as it is. The linear head sees the flat map, the MLP stores as many parameters as the "
-    "VI head, and random monomials stand in blocks of the same shape."
-)
-SOLVED = (
-    "Mean and standard deviation over {splits} splits into training and test images, each with an "
-    "uncut network of its own. Of every class the {keep} polynomials with the highest score stay, "
-    "and their coefficients stay as they were found: the linear layer behind them is the minimiser "
-    "of the regularised logistic loss, and so is every linear layer of the baselines. The MLP, "
-    "which has about as many parameters as the VI head, is trained for {epochs}. The linear layer "
-    "on components and both kinds of random monomials see the same {components} variables as the "
-    "polynomials.",
-    "Two networks are level if the paired 95 % interval of their difference over splits and test "
-    "images contains 0.",
-)
 PARAMETERS = (
     "The networks of the figure on truncation by everything that they store, backbone included. A "
     "mark is a cut, with the mean and standard deviation over the splits."
@@ -88,7 +72,12 @@ def _truncation(plan: Plan, results: Results) -> Findings:
         for one in plan.chosen
     )
     if not plan.splits:
-        return Findings((TRUNCATION.format(plan.epochs),), figures=figures)
+        text = (
+            f"Nothing is pruned. Coefficients and linear layer are trained for {plan.epochs}; the "
+            "backbone stays as it is. The linear head sees the flat map, the MLP stores as many "
+            "parameters as the VI head, and random monomials stand in blocks of the same shape."
+        )
+        return Findings((text,), figures=figures)
     rows = []
     (backbone,) = plan.chosen
     vi, *others = backbone.heads.values()
@@ -102,10 +91,19 @@ def _truncation(plan: Plan, results: Results) -> Findings:
             values = {"head": name, "cut": cut, **averaged("theirs", means)}
             values |= {"difference": gap.value, "interval": gap.shown, "verdict": gap.word}
             rows.append(Row(values, section=section))
-    facts = {"splits": plan.seeds, "keep": plan.options.keep, "epochs": plan.epochs}
-    text = tuple(one.format(components=plan.components, **facts) for one in SOLVED)
     table = Table(f"levels-{backbone.data}", backbone.caption, LEVEL_COLUMNS, tuple(rows))
-    return Findings(text, (table,), figures)
+    texts = (
+        f"Mean and standard deviation over {plan.seeds} splits into training and test images, each "
+        f"with an uncut network of its own. Of every class the {plan.options.keep} polynomials "
+        "with the highest score stay, and their coefficients stay as they were found: the linear "
+        "layer behind them is the minimiser of the regularised logistic loss, and so is every "
+        "linear layer of the baselines. The MLP, which has about as many parameters as the VI "
+        f"head, is trained for {plan.epochs}. The linear layer on components and both kinds of "
+        f"random monomials see the same {plan.components} variables as the polynomials.",
+        "Two networks are level if the paired 95 % interval of their difference over splits and "
+        "test images contains 0.",
+    )
+    return Findings(texts, (table,), figures)
 
 
 title = "Accuracy against the share of layers removed"

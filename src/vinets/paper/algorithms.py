@@ -46,17 +46,6 @@ ALGORITHMS: dict[str, tuple[str, dict[str, Any]]] = {
 
 RATIOS = (0.0, 0.5, 0.9, 0.95, 0.99)
 FEW_RATIOS = (0.0, 0.9, 0.99)  # OAVI gets these, because it takes longer
-PRUNING = (
-    "Of every class, the polynomials with the highest pruning score stay; all their monomials "
-    "stay with them. Heads are trained anew for every point. A head holds at most "
-    f"{MAX_POLYNOMIALS:,} polynomials: where more are left, as many as fit are taken, the best of "
-    "every class{}."
-)
-HAPPENS = "; this happens to OAVI at early cuts"  # in a full run
-LARGER_PSI = (
-    "Here ψ = {psi}, as in the paper: with a smaller one, conditional gradients take hundreds of "
-    "thousands of steps."
-)
 
 
 def _pruned(plan: Plan) -> Trials:
@@ -75,15 +64,26 @@ def _pruned(plan: Plan) -> Trials:
 
 
 def _pruning(plan: Plan, results: Results) -> Findings:
-    text = PRUNING.format(HAPPENS if plan.compared else "")
-    more = (LARGER_PSI.format(**one.search) for one in plan.chosen if one.search)
+    happens = "; this happens to OAVI at early cuts" * plan.compared
+    texts = [
+        "Of every class, the polynomials with the highest pruning score stay; all their monomials "
+        "stay with them. Heads are trained anew for every point. A head holds at most "
+        f"{MAX_POLYNOMIALS:,} polynomials: where more are left, as many as fit are taken, the best "
+        f"of every class{happens}.",
+        *(
+            f"Here ψ = {one.search['psi']}, as in the paper: with a smaller one, conditional "
+            "gradients take hundreds of thousands of steps."
+            for one in plan.chosen
+            if one.search
+        ),
+    ]
     figures = []
     for backbone, algorithm in dict.fromkeys(key[:2] for key in results):
         name, title = f"pruning-{backbone.data}-{algorithm}", ALGORITHMS[algorithm][0]
         own = results.part(backbone, algorithm)
         figure = accuracy_figure(name, f"{backbone.caption}, {title}", own, plan.removed)
         figures.append(figure)
-    return Findings((text, *more), figures=tuple(figures))
+    return Findings(tuple(texts), figures=tuple(figures))
 
 
 title = "Accuracy against the share of polynomials pruned"
@@ -92,21 +92,12 @@ Experiment("fig-pruning", title, place, 5, _pruned, _pruning)
 
 # --- algorithms -------------------------------------------------------------------------------
 
-COMPARED = (
-    "Nothing is pruned{}. Coefficients are retrained, so the algorithms differ in the monomials "
-    "and in where training starts."
-)
-BUT = (
-    f", but for OAVI at early cuts, where only the best {MAX_POLYNOMIALS:,} polynomials fit into a "
-    "head"
-)
 STOPS = (
     "Conditional gradients (CG) start at a vertex of the ball, accelerated gradients (AGD) at its "
     "centre, and both stop as soon as a polynomial vanishes{}, as the authors' do; the rows with a "
     "gap go on until the mean square is proved to be within 0.01 ψ of the smallest, or 10,000 "
     "steps are done."
 )
-KEPT = "Nothing is pruned, coefficients stay as they were found, and ψ = {psi}. "
 ORACLE_COLUMNS = (
     Column("algorithm", "algorithm"),
     Column("accuracy", "accuracy %", ".2f"),
@@ -150,11 +141,16 @@ def _algorithms(plan: Plan, results: Results) -> Findings:
         _oracle_row(cut, name, (one, own[name, cut]))
         for (name, cut), one in results.part("ideals").items()
     ]
-    if not rows:
-        return Findings((COMPARED.format(BUT if plan.compared else ""),), figures=(figure, size))
-    table = Table("oracles", "What the oracles did", ORACLE_COLUMNS, tuple(rows))
-    text = KEPT.format(**backbone.search) + STOPS.format("")
-    return Findings((text,), (table,), (figure, size))
+    if rows:
+        table = Table("oracles", "What the oracles did", ORACLE_COLUMNS, tuple(rows))
+        psi = backbone.search["psi"]
+        text = f"Nothing is pruned, coefficients stay as they were found, and ψ = {psi}. "
+        return Findings((text + STOPS.format(""),), (table,), (figure, size))
+    but = ", but for OAVI at early cuts, where only the best "
+    but += f"{MAX_POLYNOMIALS:,} polynomials fit into a head"
+    text = f"Nothing is pruned{but * plan.compared}. Coefficients are retrained, so the algorithms "
+    text += "differ in the monomials and in where training starts."
+    return Findings((text,), figures=(figure, size))
 
 
 def judge_algorithms(rows: str, gaps: Iterable[Difference]) -> Iterator[Judged]:

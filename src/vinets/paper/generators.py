@@ -47,11 +47,8 @@ COMPARED = (
     "paper's percentages of ResNet-18, but for 66.7 where 64.5 is printed; for ResNet-34 no way of "
     "counting that we tried gives them, and the cuts with the nearest share were taken. The last "
     "two rows of ResNet-18 are the cuts of Medium and Large, so those of ResNet-34 are here too.",
-    "Seconds are those of the ideals alone, with nothing else on the machine. The paper does not "
-    "say which machine it used.",
 )
 
-SECONDS = "Seconds are those of the ideals alone, with nothing else on the machine."
 TRAINING_IMAGES = 50_000  # images to train on, of both CIFAR data sets
 
 
@@ -97,7 +94,10 @@ def _counted(plan: Plan, results: Results) -> Findings:
         f"components, {points}. The constant is not counted as a monomial."
     ]
     text += COMPARED if plan.compared else (SATURATED,) if plan.splits else ()
-    text += [SECONDS] if not (plan.compared or plan.quick) else []
+    if not plan.quick:
+        seconds = "Seconds are those of the ideals alone, with nothing else on the machine."
+        unknown = " The paper does not say which machine it used."
+        text.append(seconds + unknown * plan.compared)
     columns = COLUMNS if plan.compared else COLUMNS[:-1]
     if plan.splits:
         columns = (*columns[:3], A_CLASS, *columns[3:])
@@ -115,14 +115,6 @@ Experiment(
 )
 
 # --- layer by layer ---------------------------------------------------------------------------
-
-LAYERS = (
-    "ABM with ψ = {} behind every convolution of a residual block: inside the block, behind "
-    "bn1, and behind its sum. The first convolution of a stage is where the map gets smaller."
-)
-PLAIN_LAYERS = (
-    "ABM with ψ = {} behind every layer that changes the map: normalisation, ReLU and pooling."
-)
 
 
 def _layers(plan: Plan) -> Trials:
@@ -144,19 +136,19 @@ def _by_layer(plan: Plan, results: Results) -> Findings:
     what = "convolution, counted from the first block" if backbone.residual else "layer"
     axes = Axis(what, format=".0f"), Axis("count", log=True, format=",.0f")
     figure = Figure("generators-by-layer", backbone.caption, *axes, series_of(points))
-    text = LAYERS if backbone.residual else PLAIN_LAYERS
-    return Findings((text.format(plan.options.psi),), figures=(figure,))
+    text = f"ABM with ψ = {plan.options.psi} behind every "
+    if backbone.residual:
+        text += "convolution of a residual block: inside the block, behind bn1, and behind its "
+        text += "sum. The first convolution of a stage is where the map gets smaller."
+    else:
+        text += "layer that changes the map: normalisation, ReLU and pooling."
+    return Findings((text,), figures=(figure,))
 
 
 title, place = "Generators behind every layer", "Figure on truncation and the number of generators"
 Experiment("fig-generators", title, place, 7, _layers, _by_layer)
 
 # --- pruning ----------------------------------------------------------------------------------
-
-PRUNED = (
-    "Monomials that evaluation of the remaining polynomials needs, without the constant. The line "
-    "at {} is the number of variables."
-)
 
 
 def _every_cut(plan: Plan) -> Trials:
@@ -176,7 +168,11 @@ def _left(plan: Plan, results: Results) -> Findings:
         )
         name, axes = f"monomials-{backbone.data}", (plan.removed, MONOMIALS)
         figures.append(Figure(name, backbone.caption, *axes, series, levels=levels))
-    return Findings((PRUNED.format(plan.components),), figures=tuple(figures))
+    text = (
+        "Monomials that evaluation of the remaining polynomials needs, without the constant. The "
+        f"line at {plan.components} is the number of variables."
+    )
+    return Findings((text,), figures=tuple(figures))
 
 
 title, place = "Monomials left after pruning", "Figure on pruning and monomials"
@@ -184,11 +180,6 @@ Experiment("fig-monomials", title, place, 6, _every_cut, _left)
 
 # --- dimension --------------------------------------------------------------------------------
 
-DIMENSION = (
-    "Levina and Bickel's estimate with MacKay and Ghahramani's mean over the points of a class, "
-    "{} neighbours, mean over the classes. One point is one cut. With few points and many "
-    "dimensions the estimate is too small; it orders layers rather than measuring them."
-)
 DIMENSION_COLUMNS = (
     *CUT,
     Column("dimension", "dimension", ".1f", "dimension_std"),
@@ -230,7 +221,12 @@ def _estimated(plan: Plan, results: Results) -> Findings:
     title, series = "Dimension and monomials", series_of(points)
     figure = Figure("dimension", title, x, y, series, kind="scatter")
     used = sorted({one.dimension.neighbours for one in results.values() if one.dimension})
-    text = DIMENSION.format(" or ".join(map(str, used)))
+    text = (
+        "Levina and Bickel's estimate with MacKay and Ghahramani's mean over the points of a "
+        f"class, {' or '.join(map(str, used))} neighbours, mean over the classes. One point is one "
+        "cut. With few points and many dimensions the estimate is too small; it orders layers "
+        "rather than measuring them."
+    )
     table = Table("dimension", "By cut", columns, tuple(rows))
     return Findings((text,), (table,), (figure,), tuple(notes))
 

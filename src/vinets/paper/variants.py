@@ -29,22 +29,11 @@ COUNTING = (
     "coefficients with its bias, the linear layer. The paper's Poly column is smaller than its own "
     "matrix of coefficients (1280 × 512 is 0.66M, 12800 × 512 is 6.55M)."
 )
-SOLVED = (
-    "They stay as they were found, and the linear layer behind them minimises the regularised "
-    "logistic loss. Accuracy is the mean and standard deviation over {} splits into training and "
-    "test images, each with an uncut network of its own; the interval is that of the difference "
-    "over splits and test images. Parameters and speed are those of the first split."
-)
 UNITS = {False: (1e6, "M"), True: (1e3, "k")}  # parameters that count as one; on digits, True
-TRAINED = "Coefficients and linear layer are trained with {}"
 SEEDS = (
     "Accuracy is the mean and standard deviation over seeds, of the last epoch; a seed draws "
     "the points of the ideals, the augmentation, the first weights and the order of the "
     "batches. The backbone is the same."
-)
-TIMING = (
-    "Images per second at batch size {batch} over {repeats} runs, all networks in turn. They "
-    "depend on the machine, which the paper does not name: compare within a column."
 )
 
 
@@ -59,16 +48,27 @@ def _text(plan: Plan) -> tuple[str, ...]:
         f"a root mean square of {options.psi**0.5:.2g}, in tanh of {plan.components} principal "
         "components of unit variance. "
     )
-    timed = TIMING.format(batch=timing.batch, repeats=timing.repeats)
+    timed = (
+        f"Images per second at batch size {timing.batch} over {timing.repeats} runs, all networks "
+        "in turn. They depend on the machine, which the paper does not name: compare within a "
+        "column."
+    )
     if plan.splits:
-        return start + SOLVED.format(plan.seeds), timed
+        start += (
+            "They stay as they were found, and the linear layer behind them minimises the "
+            "regularised logistic loss. Accuracy is the mean and standard deviation over "
+            f"{plan.seeds} splits into training and test images, each with an uncut network of its "
+            "own; the interval is that of the difference over splits and test images. Parameters "
+            "and speed are those of the first split."
+        )
+        return start, timed
     how = f"{plan.epochs} of SGD, learning rate {recipe.learning_rate}, momentum {recipe.momentum}"
     decay = f"{recipe.weight_decay:.0e}".replace("e-0", "e-")
+    start += "Coefficients and linear layer are trained with "
     if not plan.compared:
-        return start + TRAINED.format(f"{how}, weight decay {decay}. ") + SEEDS, timed
-    start += TRAINED.format(f"the paper's recipe: {how}; the weight decay, which it does not ")
-    start += f"give, is {decay}. Why: see what the paper leaves open. "
-    return start + SEEDS, COUNTING, timed
+        return f"{start}{how}, weight decay {decay}. {SEEDS}", timed
+    start += f"the paper's recipe: {how}; the weight decay, which it does not give, is {decay}. "
+    return f"{start}Why: see what the paper leaves open. {SEEDS}", COUNTING, timed
 
 
 def planned_variants(plan: Plan) -> Trials:
@@ -158,9 +158,7 @@ THEORY = (
     "that of the VI-Net over that of the uncut network: below 0, its logarithm says that the "
     "VI-Net is less complex. Every layer counts, with the projection in front of the polynomials. "
     "The ratio is that of the complexity terms of the corollary, each at the median margin of its "
-    "network on the training images.",
-    "The theorem bounds the norms of the polynomials as two layers, W_M and W_C; the second table "
-    "has its bounds next to the norms of {}.",
+    "network on the training images."
 )
 
 
@@ -188,7 +186,9 @@ def _theory(plan: Plan, results: Results) -> Findings:
         Table("theory", "Spectral complexity", THEORY_COLUMNS, tuple(rows)),
         Table("bounds", "Bounds", BOUND_COLUMNS, tuple(bounds)),
     )
-    return Findings(tuple(one.format(backbone.studied) for one in THEORY), tables)
+    norms = "The theorem bounds the norms of the polynomials as two layers, W_M and W_C; the "
+    norms += f"second table has its bounds next to the norms of {backbone.studied}."
+    return Findings((THEORY, norms), tables)
 
 
 title, place = "Spectral complexity, κ and its bounds", "Section 4"
@@ -196,12 +196,6 @@ Experiment("table-theory", title, place, 12, studied_variants, _theory)
 
 # --- the polynomials of one network -----------------------------------------------------------
 
-VANISHING = (
-    "Mean absolute values on test images of the {count} polynomials of {name}, cut at {cut}, on "
-    "the first split. Each was found as one that nearly vanishes on the training images of a "
-    "class; on the test images of that class it should be smaller than on those of all others.",
-    "The shortest that is no line vanishes on class {label}: p = {text}.",
-)
 CLASS_COLUMNS = (
     Column("class", "class"),
     Column("count", "polynomials", ","),
@@ -254,9 +248,14 @@ def _vanishing(plan: Plan, results: Results) -> Findings:
     series = Series(f"polynomial of class {label}", places, facts.means)
     axes = (Axis("class", names=tuple(map(str, places))), Axis("mean absolute value", format=".3f"))
     figure = Figure("polynomial", f"One polynomial of class {label}", *axes, (series,))
-    about = {"count": len(facts.owners), "name": name, "cut": backbone.variants[name]}
-    text = tuple(one.format(label=label, text=facts.text, **about) for one in VANISHING)
-    return Findings(text, tables, (figure,))
+    texts = (
+        f"Mean absolute values on test images of the {len(facts.owners)} polynomials of {name}, "
+        f"cut at {backbone.variants[name]}, on the first split. Each was found as one that nearly "
+        "vanishes on the training images of a class; on the test images of that class it should be "
+        "smaller than on those of all others.",
+        f"The shortest that is no line vanishes on class {label}: p = {facts.text}.",
+    )
+    return Findings(texts, tables, (figure,))
 
 
 title, place = "Polynomials that vanish on one class each", "not in the paper"
@@ -264,10 +263,6 @@ Experiment("fig-vanishing", title, place, 1.5, _shown, _vanishing)
 
 # --- choices ----------------------------------------------------------------------------------
 
-ONE_CHANGE = (
-    "One change at a time to a head on components of unit variance with ψ = {psi}, one seed each, "
-    "{sizes}."
-)
 CHOSEN = (
     " The figures and the table of generators take plain components, the last rows here. "
     "The accuracy is that on test images, and the setting was chosen with this table in view, for "
@@ -307,8 +302,8 @@ def _chosen(plan: Plan, results: Results) -> Findings:
             values["verdict"] = level([facts], [start]).word
         rows.append(Row(values, section=section))
     sizes = " and ".join(size_of(name) for name in plan.chosen[0].chosen)
-    text = ONE_CHANGE.format(psi=plan.options.psi, sizes=sizes)
-    text += CHOSEN if plan.compared else ""
+    text = "One change at a time to a head on components of unit variance with "
+    text += f"ψ = {plan.options.psi}, one seed each, {sizes}.{CHOSEN * plan.compared}"
     verdict = (Column("verdict", "with the first row"),)
     columns = (
         Column("choice", "changed"),
