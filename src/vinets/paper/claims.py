@@ -400,17 +400,6 @@ COLUMNS = (
     Column("found", "here"),
     Column("verdict", "holds", better="yes"),
 )
-TEXT = (
-    "Our words for what the paper says of each table and figure, what the same experiment gave "
-    "here{}, and whether it agrees; what its words leave open is in brackets behind them. {}. Four "
-    "numbers are those of Tiny, Small, Medium and Large."
-)
-AS_PRINTED = "", "Numbers in brackets in the third column are the paper's"
-ON_SMALLER_DATA = (
-    " on smaller data",
-    "Two networks are level if the paired 95 % interval of their difference in accuracy over "
-    "splits and test images contains 0",
-)
 UNJUDGED = (
     "A full run holds these claims of the paper, in our words, against its results. Those of a "
     "quick run decide nothing, so that none of them is judged here.",
@@ -428,7 +417,16 @@ def _planned(plan: Plan) -> Trials:
 
 def _judged(plan: Plan, results: Results) -> Findings:
     evidence, rows = Evidence(plan, results), []
-    text = TEXT.format(*(AS_PRINTED if plan.compared else ON_SMALLER_DATA))
+    smaller, how = "", "Numbers in brackets in the third column are the paper's"
+    if not plan.compared:
+        smaller = " on smaller data"
+        how = "Two networks are level if the paired 95 % interval of their difference in accuracy "
+        how += "over splits and test images contains 0"
+    text = (
+        "Our words for what the paper says of each table and figure, what the same experiment gave "
+        f"here{smaller}, and whether it agrees; what its words leave open is in brackets behind "
+        f"them. {how}. Four numbers are those of Tiny, Small, Medium and Large."
+    )
     columns, texts = (COLUMNS[:2], UNJUDGED) if plan.quick else (COLUMNS, (text,))
     for backbone in plan.chosen:
         for where, claims in CLAIMS.items():

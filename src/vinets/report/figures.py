@@ -195,7 +195,8 @@ def _draw_series(ax: Axes, figure: Figure, series: Series, look: int) -> None:
     x, y = np.array(series.x, float), np.array(series.y, float)  # None becomes NaN: a gap
     for values, axis in ((x, figure.x), (y, figure.y)):
         values[(np.abs(values) > MAX_DRAWN) | ((values <= 0) & axis.log)] = np.nan
-    line = "none" if not figure.joins(series) else "--" if series.dashed else "-"
+    joined = figure.kind == "lines" if series.joined is None else series.joined
+    line = "none" if not joined else "--" if series.dashed else "-"
     style: dict[str, Any] = {"color": color_of(look), "zorder": 3 if look == 0 else 2}  # on top
     marks: dict[str, Any] = {"marker": marker_of(look), "markersize": 5}
     if series.marks is not None:

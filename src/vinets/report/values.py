@@ -205,10 +205,6 @@ class Figure:
     levels: tuple[ReferenceLine, ...] = ()
     caption: str = ""
 
-    def joins(self, series: Series) -> bool:
-        """Tell whether the points of a series are joined by a line."""
-        return self.kind == "lines" if series.joined is None else series.joined
-
     def __post_init__(self) -> None:
         _check_identifier("id", self.id)
         _require(self.kind in ("lines", "scatter"), "kind", "'lines' or 'scatter'", self.kind)
