@@ -103,7 +103,7 @@ class Plan:
         return counted(self.start.recipe.epochs, "epoch")
 
     def trial(
-        self, backbone: Backbone, cut: str, head: str = "vanishing", seed: int = 0, **changes: Any
+        self, backbone: Backbone, cut: str, *, head: str = "", seed: int = 0, **changes: Any
     ) -> Trial:
         """Return a trial of the paper, with changes as :meth:`Trial.change` takes them.
 
@@ -114,7 +114,7 @@ class Plan:
             changes = {name: v for name, v in changes.items() if name not in QUICK}
         network = backbone.network(seed)
         trial = self.start.change(network=network, cut=cut, seed=seed, **changes)
-        if head == trial.head:
+        if head in ("", trial.head):
             return trial
         return replace(trial, head=head, options=rival_options(head, trial.head, trial.options))
 
