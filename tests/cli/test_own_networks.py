@@ -137,7 +137,9 @@ def test_what_is_missing_in_the_name_of_a_network_is_told(refused, folder, tmp_p
     path = folder / "wide.py"
     assert f"Name the class in it as well, as {path}:CLASS" in refused("train", *options, path)
     told = refused("train", *options, f"{path}:Wide")
-    assert "missing a required argument: 'width'. Give its arguments defaults" in told
+    assert (
+        "missing a required argument: 'width'. Its arguments are width: give them defaults" in told
+    )
 
 
 def test_python_opens_it_once_the_file_is_named(made, net):
@@ -218,5 +220,5 @@ def test_options_of_a_record_are_no_paths(net):
     record = {"library": "file", "name": "my-net.py:MyNet", "options": {"num_classes": 4}}
     assert rebuild(record).fc.out_features == 4
     for text in ("w.pt", ["w.pt"], {"path": "w.pt"}):
-        with pytest.raises(ValueError, match="are numbers and lists of numbers"):
+        with pytest.raises(ValueError, match="are small numbers, words, and lists"):
             rebuild({**record, "options": {"num_classes": text}})

@@ -175,6 +175,11 @@ def _networks(top: Path) -> Iterator[Reader]:
     save_weights(model, top / "weights" / "w.safetensors")
     weights = {"w.safetensors": m.tensor_file}
     yield Reader(top / "weights", weights, lambda f: load_weights(model, f / "w.safetensors"))
+    for name, old, change in (("torch", False, m.any_bytes), ("old torch", True, m.pickle_file)):
+        path = _filled(top / name) / "w.pth"
+        content = {"state_dict": model.state_dict(), "epoch": 3}
+        torch.save(content, path, _use_new_zipfile_serialization=not old)
+        yield Reader(path.parent, {path.name: change}, lambda f: load_weights(model, f / "w.pth"))
     with suppress(ImportError):
         import onnx
         import onnxruntime  # noqa: F401

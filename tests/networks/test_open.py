@@ -7,13 +7,15 @@ import numpy as np
 import pytest
 import torch
 
+from vinets.core.device import logits_of
 from vinets.data import load_data
 from vinets.latent.collect import record_of
-from vinets.models import digits_cnn, save_weights
+from vinets.models import digits_cnn, save_weights, source_of
+from vinets.models.facts import Record
 from vinets.networks import CutNetwork, VINet
 from vinets.networks.build import build
 from vinets.networks.files import write_uncut
-from vinets.networks.open import open_network
+from vinets.networks.open import make_network, open_network
 from vinets.runs.open import open_uncut, open_with_data
 from vinets.runs.setup import Setup
 
@@ -104,8 +106,61 @@ def test_what_is_no_network_is_refused(base, tmp_path):
         open_network("my-network")
     with pytest.raises(ValueError, match="Leave out the weights"):
         open_network(str(base), tmp_path / "w.safetensors")
-    with pytest.raises(ValueError, match="can run code"):
+    with pytest.raises(ValueError, match="has its own options"):
+        open_network(str(base), options={"channels": 3})
+    with pytest.raises(FileNotFoundError, match=r"w\.pt does not exist"):
         open_network("digits_cnn", tmp_path / "w.pt")
+
+
+WIDE = ("resnet18", {"width": 1 / 64, "maxpool": False})
+TIMM = ("timm:vit_tiny_patch16_224", {"img_size": 32, "embed_dim": 12, "depth": 1})
+SIZES = {"hidden_size": 16, "intermediate_size": 24, "num_attention_heads": 2, "image_size": 32}
+HF = ("hf:ViTForImageClassification", {**SIZES, "num_hidden_layers": 1})
+TORCHVISION = ("torchvision:mobilenet_v2", {"width_mult": 0.1})
+
+
+def needs(name):
+    """Skip the test of a network whose library is not installed."""
+    try:
+        make_network(name, None, None)
+    except ModuleNotFoundError as error:
+        pytest.skip(str(error))
+
+
+@pytest.mark.parametrize(("name", "options"), [WIDE, TIMM, HF, TORCHVISION])
+def test_options_of_a_constructor_stand_in_what_is_saved(tmp_path, name, options):
+    needs(name)
+    opened = open_network(name, None, 3, 3, options)
+    usual = sum(p.numel() for p in make_network(name, 3, 3).network.parameters())
+    assert 3 * sum(p.numel() for p in opened.network.parameters()) < usual
+    images = torch.randn(2, 3, 32, 32)
+    inputs = {"": {"shape": [3, 32, 32], "dtype": "float32"}}
+    write_uncut(tmp_path, opened.network, Record("", inputs, source_of(opened.network)))
+    again = open_network(tmp_path)
+    kept = source_of(again.network)["options"]
+    assert options.items() <= kept.get("config", kept).items()
+    torch.testing.assert_close(logits_of(again.network(images)), logits_of(opened.network(images)))
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "told"),
+    [
+        ("resnet18", {"widht": 1}, r"'widht'. .* lists of these: num_classes, maxpool, width, in"),
+        ("resnet18", {"spec": 1}, r"argument 'spec'"),
+        ("resnet18", {"width": "../w"}, r"^resnet18 may not have the option width=\.\./w\. Its"),
+        ("digits_cnn", {"pretrained": True}, r"may not have the option pretrained=True\. Its"),
+        ("digits_cnn", {"num_classes": "x"}, "a positive integer"),
+        (TIMM[0], {"imgsize": 64}, r"option imgsize=64\. .* of these: img_size, patch_size, "),
+        ("timm:resnet18", {"img_size": 64}, r"'img_size'. .* these: layers, num_classes"),
+        (TORCHVISION[0], {"width": 2}, r"option width=2\. .* these: num_classes, width_mult"),
+        (HF[0], {"imagesize": 2}, r"no 'imagesize'. .* image_size, patch_size"),
+    ],
+)
+def test_other_options_are_refused_with_those_that_there_are(name, options, told):
+    needs(name)
+    with pytest.raises(ValueError, match=told) as error:
+        open_network(name, options=options)
+    assert "transformer_version" not in str(error.value) and "width_per" not in str(error.value)
 
 
 @pytest.fixture(scope="module")

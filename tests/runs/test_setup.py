@@ -133,6 +133,11 @@ def test_identities_differ_by_what_both_wrote_down():
     assert known.differences(other) == ["code"]
     assert Identity("w", "d").differences(other) == []  # an earlier release kept no digest
     assert known.differences(Identity("w", "d")) == ["code"]
+    # Dropout changes no shape and no weight.
+    drops = [Identity.of(create_model("vit", size=8, dropout=p), DATA).options for p in (0, 0, 0.1)]
+    assert drops[0] == drops[1] != drops[2] and identity.options == ""
+    known, other = (Identity("w", "d", options=drop) for drop in drops[1:])
+    assert known.differences(other) == ["options"] and known.differences(identity) != ["options"]
 
 
 def test_a_network_takes_as_many_channels_as_the_images_have(tmp_path):

@@ -103,10 +103,11 @@ def test_a_cut_whose_name_is_a_number_is_named_by_its_index(data):
 
 
 def test_commands_of_int8_name_the_network_that_was_saved():
-    data = ("--data", "d", "--weights", "w")
+    data = ("--data", "d", "--weights", "w", "--model-option", "a=1", "--model-option", "b=2")
     words = CommandWords("net.py:Net", data, ("--no-flip",), out="o", saved="o@net.py:Net")
     assert words.evaluate() == ("vinets", "evaluate", "net.py:Net", *data)
     assert {"net.py:Net", "--weights"} <= set(words.quantize(uncut=True, seed=0))
     small = words.quantize(uncut=False, seed=7)
     assert small[:3] == ("vinets", "export", "o@net.py:Net") and ("--seed", "7") in pairwise(small)
-    assert "--weights" not in small and "--no-flip" not in small  # a folder has its weights
+    # A folder has its weights and options.
+    assert not {"--weights", "--model-option", "a=1", "b=2", "--no-flip"} & {*small}

@@ -71,7 +71,8 @@ def train(
     split = normalise_by(split, reading.mean, reading.std)
     split = augment_by(split, reading.flip, reading.crop)
     with locked(out, wait=common.wait), common.progress() as progress:
-        run = train_into(out, model, split, recipe=chosen, device=common.device, progress=progress)
+        how = {"recipe": chosen, "options": reading.keywords()["options"], "device": common.device}
+        run = train_into(out, model, split, **how, progress=progress)
     right, tested_on = run.test["accuracy"], len(split.test)
     doubt = low_accuracy_sentence(model, right, tested_on, len(split.test.classes), stated=right)
     if doubt is not None:
@@ -103,7 +104,7 @@ train.__annotations__["changes"] = spread(
 
 def _again(out: Path, model: str, data: str, reading: shared.ReadingOptions) -> str:
     """Return how a shell names what was made of a network, and its data."""
-    words = reading.words(shared.ReadingOptions)
+    words = replace(reading, weights=None, model_option=()).words(shared.ReadingOptions)
     return shlex.join((shared.opened_again(out, model), "--data", data, *words))
 
 
@@ -205,7 +206,7 @@ def build(
     if common.show(result, comparison_table(result.comparison)):
         for sentence in remarks(result.comparison):
             common.note(sentence)
-        net = _again(out, model, data, replace(reading, weights=None))  # the folder has its own
+        net = _again(out, model, data, reading)
         common.note(f"Saved in {out}. Next: vinets evaluate {net}")
 
 

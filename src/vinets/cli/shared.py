@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vinets.cli.parameters import DATA, OUTPUT, RUNNING, argument
+from vinets.core.files import parse_json
 from vinets.core.options import Domain, Options, flag, flag_of, option, optional, path, text, whole
 from vinets.core.plain import as_plain
 from vinets.core.progress import Bars, Lines, Progress, Silent
@@ -142,7 +143,14 @@ class ReadingOptions(Options):
 
     panel = DATA
     weights: Path | None = option(
-        None, path(), "Weights for a network given by name: FILE.safetensors."
+        None,
+        path(),
+        "Weights for a network given by name: a file of safetensors or torch.save (.pth, .ckpt).",
+    )
+    model_option: tuple[str, ...] = option(
+        (),
+        Domain("KEY=VALUE", lambda given: all("=" in one for one in given), typed=list[str]),
+        "Option of the constructor of a network given by name, such as img_size=64; repeatable.",
     )
     size: int | None = option(
         None,
@@ -171,6 +179,8 @@ class ReadingOptions(Options):
         from vinets.runs.open import ImageOptions
 
         values = dict(vars(self))
+        pairs = (one.partition("=") for one in values.pop("model_option"))
+        values["options"] = {key: _read_option(value) for key, _, value in pairs}
         names = values.keys() & {one.name for one in fields(ImageOptions)}
         return values | {"images": ImageOptions(**{name: values.pop(name) for name in names})}
 
@@ -184,10 +194,20 @@ class ReadingOptions(Options):
             value, name = getattr(self, one.name), flag_of(one)
             if isinstance(value, bool):
                 words.append(name if value else f"--no-{name.removeprefix('--')}")
+            elif one.name == "model_option":
+                words += [word for pair in value for word in (name, pair)]
             elif value != one.default:
                 numbers = value if isinstance(value, tuple) else ()
                 words += [name, ",".join(f"{number:g}" for number in numbers) or str(value)]
         return tuple(words)
+
+
+def _read_option(text: str) -> Any:
+    """Return the number, bool, None or list that a text stands for, else the text."""
+    try:
+        return parse_json({"True": "true", "False": "false", "None": "null"}.get(text, text))
+    except ValueError:
+        return text
 
 
 @dataclass(frozen=True)

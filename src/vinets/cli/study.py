@@ -159,7 +159,7 @@ def ood(
     common.show({"network": net, "data": data, "scores": scores}, table)
 
 
-@takes(without="weights")
+@takes(without="weights model_option")
 def explain(
     net: str = argument("A folder of vinets build or vinets compress."),
     image: Path = argument("An image."),
@@ -245,6 +245,6 @@ def _recorded(net: str, reading: shared.ReadingOptions) -> tuple[str, shared.Rea
     values: dict[str, Any] = {}
     for one in fields(reading):
         value, read = recorded.get(flag_of(one)[2:]), one.metadata["domain"].read
-        if value is not None and one.name != "weights":  # the folder has its own
+        if value is not None and one.name not in ("weights", "model_option"):
             values[one.name] = read(str(value)) if read is not None else value
     return recorded["data"], replace(reading, **values)

@@ -42,7 +42,7 @@ def cuts(
     from vinets.search.space import choose_cuts
 
     device = common.start()
-    opened, example, _ = open_uncut(model, data, shape, weights=reading.weights)
+    opened, example, _ = open_uncut(model, data, shape, **reading.keywords())
     marks = {cut: name for name, (of, cut) in PRESETS.items() if of == opened.architecture}
     inputs = each(example, lambda tensor: tensor.to(device))
     known = cut_points(opened.network.to(device), inputs)

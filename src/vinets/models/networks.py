@@ -318,6 +318,9 @@ class Own(Library):
             raise ValueError(f"the name must be one of {self.written}")
         return NETWORKS[name](**options)
 
+    def maker(self, name: str) -> Callable[..., Any]:
+        return NETWORKS[name]
+
     def candidates(self, model: nn.Module) -> Iterator[tuple[str | None, Options]]:
         for name, kind in CLASSES.items():
             if type(model) is kind:  # a subclass may compute something else

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import inspect
 import json
 import os
 import re
@@ -29,7 +30,7 @@ from torch.overrides import TorchFunctionMode
 from vinets.core.checks import optional_positive_int, parameter_error, reason_of
 from vinets.core.files import parse_json
 from vinets.core.plain import nearest
-from vinets.models.libraries.base import LIBRARIES, Library, libraries
+from vinets.models.libraries.base import LIBRARIES, Library, harmless, libraries
 
 ModelRecord: TypeAlias = dict[str, Any]
 """The keys library, name and options; plain JSON values."""
@@ -63,7 +64,7 @@ CONSTRUCTORS = {
 # --- by name ----------------------------------------------------------------------------------
 
 
-def create_model(spec: str, num_classes: int | None = None, **options: Any) -> nn.Module:
+def create_model(spec: str, /, num_classes: int | None = None, **options: Any) -> nn.Module:
     """Make a network by name, and let it remember how it was made.
 
     Parameters
@@ -78,8 +79,8 @@ def create_model(spec: str, num_classes: int | None = None, **options: Any) -> n
     num_classes : int or None, default=None
         Outputs of the last layer; None leaves the default of the network.
     **options
-        Arguments of the network, such as ``maxpool=False`` or ``img_size=32``; for ``hf``, one
-        dict ``config``. Weights are random unless the options ask for others, such as
+        Arguments of the network, such as ``maxpool=False`` or ``img_size=32``; for ``hf``, a dict
+        ``config``, or its entries. Weights are random unless the options ask for others, such as
         ``pretrained=True`` for timm.
 
     Examples
@@ -93,12 +94,34 @@ def create_model(spec: str, num_classes: int | None = None, **options: Any) -> n
     if count is not None:
         options = library.with_classes(options, count)
     record = {"library": library.name, "name": name, "options": options}
-    model = _build(record)
+    try:
+        model = _build(record)
+    except ValueError as error:
+        if not isinstance(error.__cause__, TypeError) or not options:
+            raise
+        raise ValueError(f"{error} {_known_options(library, name)}") from error.__cause__
     # Pretrained weights may be asked for here, but the record goes without such options.
     kept = _plain(without_fetching(options))
     if kept is not None:
         model.vinets_source = {**record, "options": kept}  # type: ignore[assignment]
     return model
+
+
+def check_options(spec: str, options: dict[str, Any]) -> None:
+    """Raise for options of a network that its record may not hold, so that it opens again."""
+    library, name = _parse(spec)
+    known = library.shape_options
+    for key, value in options.items():
+        if _fetches(key) or not harmless(value) or (known is not None and key not in known):
+            raise ValueError(
+                f"{spec} may not have the option {key}={value}. {_known_options(library, name)}"
+            )
+
+
+def _known_options(library: Library, name: str) -> str:
+    known, taken = library.shape_options, inspect.signature(library.maker(name)).parameters
+    names = ", ".join(one for one in taken if known is None or one in known)
+    return f"Its options are numbers, words or lists of these: {names}."
 
 
 def channel_options(spec: str, channels: int) -> dict[str, Any]:

@@ -1,15 +1,19 @@
-"""Weights of a network in a safetensors file, which holds numbers and cannot run code."""
+"""Weights of a network in a file, whose tensors go by the names that the network has for them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Iterable, Mapping
+from difflib import get_close_matches
 from pathlib import Path
 
 from torch import Tensor, nn
 
-from vinets.core.tensors import read_file, read_header, write_file
+from vinets.core.tensors import Form, read_file, read_header, write_file
+from vinets.models.torch_files import SUFFIXES, read_torch_file
 
-PICKLE_SUFFIXES = (".pt", ".pth", ".bin", ".ckpt", ".pkl", ".pickle")
+PREFIXES = ("module.", "_orig_mod.", "model.")  # of DataParallel, torch.compile and Lightning
+COUNTS_OF_THOP = ("total_ops", "total_params")  # buffers that measuring with it leaves behind
+MAX_COMPARED = 1000  # names, which takes milliseconds
 NAMES_IN_MESSAGE = 3
 
 
@@ -22,45 +26,90 @@ def save_weights(
     write_file(path, tensors, {"format": "pt", **(notes or {})})
 
 
-def load_weights(model: nn.Module, path: str | Path, *, inside: Path | None = None) -> None:
-    """Fill ``model`` with the weights in a safetensors file; nothing changes on an error.
+def load_weights(
+    model: nn.Module, path: str | Path, *, inside: Path | None = None
+) -> Mapping[str, str]:
+    """Fill ``model`` with the weights in a file, and return its notes; an error changes nothing.
 
-    The file has a tensor for every parameter and buffer, by the same names and of the same shapes.
-    Weights that the network ties together need one name. The network keeps its device and
-    its dtypes. A link that leads out of the folder ``inside`` is refused.
+    The file is of safetensors or of ``torch.save``: a state dict, alone or as an entry such as
+    ``state_dict``. It has a tensor of the same shape for every parameter and buffer, by its name or
+    with a prefix of wrappers (``module.``, ``_orig_mod.``, ``model.``). Counts of batches may be
+    missing, and weights that the network ties together need one name. The network keeps its device
+    and its dtypes. A link that leads out of the folder ``inside``, or a pickle there, is refused.
     """
-    check_weights(model, path, inside=inside)
+    tensors, notes = dict[str, Tensor](), dict[str, str]()
+    if inside is None and Path(path).suffix.lower() in SUFFIXES:
+        tensors = read_torch_file(Path(path))
+    else:
+        tensors, notes = read_file(path, inside=inside)
+    names = _fit(model, tensors, path)
     # Not strict, because tied weights may lack a name; everything else was checked above.
-    model.load_state_dict(read_weights(Path(path), inside=inside), strict=False)
+    model.load_state_dict({own: tensors[name] for own, name in names.items()}, strict=False)
+    return notes
 
 
 def check_weights(model: nn.Module, path: str | Path, *, inside: Path | None = None) -> None:
-    """Raise if the weights in a file are not those of ``model``, which may be a sketch of it.
+    """Raise if the weights in a safetensors file are not those of ``model``, or of its sketch.
 
     Only the header of the file is read.
     """
-    refuse_pickled(Path(path))
-    found, _ = read_header(path, inside=inside)
+    _fit(model, read_header(path, inside=inside).forms, path)
+
+
+def _fit(model: nn.Module, found: Mapping[str, Form | Tensor], path: str | Path) -> dict[str, str]:
+    """Return names in a file by those of a network; raise one sentence for what does not fit."""
     wanted = _state(model)
-    present = {_memory(wanted[name]) for name in found if name in wanted}
-    missing = [n for n, t in wanted.items() if n not in found and _memory(t) not in present]
-    unexpected = [name for name in found if name not in wanted]
-    misshapen = [
-        f"{name} {form.shape} instead of {tuple(wanted[name].shape)}"
-        for name, form in found.items()
-        if name in wanted and form.shape != tuple(wanted[name].shape)
-    ]
-    faults = {"missing": missing, "unexpected": unexpected, "of another shape": misshapen}
-    said = []
-    for kind, names in faults.items():
-        if names:
-            more = ["..."] if len(names) > NAMES_IN_MESSAGE else []
-            said.append(f"{len(names)} {kind} ({', '.join(names[:NAMES_IN_MESSAGE] + more)})")
+    names = _matched(found, wanted)
+    present, used = {_memory(wanted[name]) for name in names}, {*names.values()}
+    missing = [n for n, t in wanted.items() if n not in names and _memory(t) not in present]
+    # PyTorch counts batches since 0.4.1, and needs no count.
+    missing = [name for name in missing if not name.endswith("num_batches_tracked")]
+    unexpected = [name for name in found if name not in used and not name.endswith(COUNTS_OF_THOP)]
+    shapes = {n: (tuple(found[own].shape), tuple(wanted[n].shape)) for n, own in names.items()}
+    misshapen = {n: shapes[n] for n in wanted if n in shapes and shapes[n][0] != shapes[n][1]}
+    faults = {
+        "missing": missing,
+        "unexpected": unexpected,
+        "of another shape": [f"{n} {a} instead of {b}" for n, (a, b) in misshapen.items()],
+    }
+    said, hint = [], ""
+    for kind, each in faults.items():
+        if each:
+            more = ["..."] if len(each) > NAMES_IN_MESSAGE else []
+            said.append(f"{len(each)} {kind} ({', '.join(each[:NAMES_IN_MESSAGE] + more)})")
+    for name in missing[:1]:
+        like = [n for n in unexpected if found[n].shape == wanted[name].shape][:MAX_COMPARED]
+        for near in get_close_matches(name, like, n=1, cutoff=0):
+            hint = f" The file has {near} of the shape of {name}."
+    # A head for other classes, which comes last, differs in the number of rows alone.
+    rows = {(*a[:1], *b[:1], a[1:] == b[1:]) for a, b in misshapen.values()}
+    match [*misshapen][-1:] == [*wanted][-1:], *rows:
+        case True, (stored, own, True):
+            hint = (
+                f" Its head is for {stored:,} classes, and that of the network for {own:,}: pass "
+                f"data with {stored:,} classes or, without data, --model-option "
+                f"num_classes={stored} (in Python, num_classes={stored})."
+            )
     if said:
         raise ValueError(
             f"{path} does not fit this {type(model).__name__}. Its tensors should have the names "
-            f"and shapes of the network. Got {', '.join(said)} instead."
+            f"and shapes of the network. Got {', '.join(said)} instead.{hint}"
         )
+    return names
+
+
+def _matched(found: Iterable[str], wanted: Container[str]) -> dict[str, str]:
+    """Return names in a file by those of a network, without what wrappers put before them."""
+    names = {name: name for name in found if name in wanted}
+    for name in found:
+        bare = name
+        while bare not in wanted and bare.startswith(PREFIXES):
+            bare = bare.partition(".")[2]
+        if bare not in wanted:  # a part of the network was wrapped
+            bare = ".".join(part for part in bare.split(".") if f"{part}." not in PREFIXES[:2])
+        if bare in wanted:
+            names.setdefault(bare, name)
+    return names
 
 
 def _state(model: nn.Module) -> dict[str, Tensor]:
@@ -75,16 +124,5 @@ def _memory(tensor: Tensor) -> tuple[int, tuple[int, ...]] | int:
 
 
 def read_weights(path: Path, *, inside: Path | None = None) -> dict[str, Tensor]:
-    """Read all tensors of a safetensors file by name; other files are refused."""
-    refuse_pickled(path)
+    """Read all tensors of a safetensors file by name."""
     return read_file(path, inside=inside)[0]
-
-
-def refuse_pickled(path: Path) -> None:
-    """Raise for a file whose name says that reading it could run code."""
-    if path.suffix.lower() in PICKLE_SUFFIXES:
-        raise ValueError(
-            f"{path} must be a safetensors file, because a file that ends in {path.suffix} can run "
-            "code when it is read. If you trust it, convert it once: "
-            "safetensors.torch.save_file(torch.load(path, weights_only=True), new_path)."
-        )

@@ -20,7 +20,7 @@ from vinets.data import Preprocessing
 from vinets.models import channel_options, create_model, libraries, spec_of, use_file
 from vinets.models.facts import Record, example_inputs
 from vinets.models.libraries.file import UnnamedFile
-from vinets.models.weights import refuse_pickled
+from vinets.models.records import check_options
 from vinets.networks.files import CONFIG, DESCRIPTION, read_uncut
 from vinets.networks.formats import open_exported, suffixes
 from vinets.networks.network import CutNetwork
@@ -47,6 +47,7 @@ def open_network(
     weights: str | Path | None = None,
     num_classes: int | None = None,
     channels: int | None = None,
+    options: Mapping[str, Any] | None = None,
 ) -> NamedNetwork:
     """Open a network.
 
@@ -55,8 +56,9 @@ def open_network(
     name for :func:`vinets.models.create_model`. A network in a file of your own is named again when
     its folder is opened, ``"out/net@path/file.py:NAME"``: folders have no file run.
 
-    For a name there may be ``weights``, a safetensors file, and the numbers of classes and channels
-    of the data; None leaves the default of the network.
+    For a name there may be ``weights``, a file that :func:`vinets.models.load_weights` reads, the
+    numbers of classes and channels of the data, None for the default of the network, and
+    ``options`` of its constructor, numbers and words, which stand in what is saved.
     """
     folder, name = Path(spec).expanduser(), str(spec)
     before, at, file = name.rpartition("@")
@@ -66,8 +68,9 @@ def open_network(
         folder = Path(before).expanduser()
     listed = pretrained.is_name(name)
     exported = folder.is_file() and folder.suffix.lower() in suffixes()
-    if weights is not None and (listed or exported or folder.is_dir()):
-        raise ValueError(f"{spec} has its own weights. Leave out the weights.")
+    if (weights is not None or options) and (listed or exported or folder.is_dir()):
+        own = "options" if weights is None else "weights"
+        raise ValueError(f"{spec} has its own {own}. Leave out the {own}.")
     if listed:
         return _cut(name, name)
     if folder.is_dir():
@@ -104,10 +107,9 @@ def open_network(
         )
         hint = nearest(name, [*saved, *plain]).lstrip()
         raise parameter_error("open_network", "spec", accepted, name, hint)
-    network = make_network(name, num_classes, channels)
+    network = make_network(name, num_classes, channels, options)
     if weights is None:
         return network
-    refuse_pickled(Path(weights))  # there or not, it would not be read
     if not Path(weights).is_file():
         recipe = next((recipe for recipe, one in RECIPES.items() if one.model == name), None)
         how = f" To make a trained {name}: vinets train --recipe {recipe} --out out/{recipe}"
@@ -118,11 +120,17 @@ def open_network(
     return replace(network, trained=True)
 
 
-def make_network(name: str, num_classes: int | None, channels: int | None) -> NamedNetwork:
+def make_network(
+    name: str,
+    num_classes: int | None,
+    channels: int | None,
+    options: Mapping[str, Any] | None = None,
+) -> NamedNetwork:
     """Make a network by its name, untrained, for that many classes and channels."""
     _refuse_code_without_a_class(Path(name).expanduser())
     fitted = {} if channels is None else channel_options(name, channels)
-    model = create_model(name, num_classes, **fitted)
+    check_options(name, {**(options or {})})
+    model = create_model(name, **{"num_classes": num_classes, **fitted, **(options or {})})
     return NamedNetwork(name, model.eval(), name, trained=False)
 
 
@@ -282,5 +290,5 @@ def require_weights(opened: NamedNetwork, data: str | None = None) -> None:
         words = shlex.join(("--model", opened.name, "--data", data, "--out", "out/uncut"))
         how = f"train it and pass out/uncut in place of its name: vinets train {words}"
     raise ValueError(
-        f"{opened.name} has random weights. Pass its weights, a .safetensors file, or {how}"
+        f"{opened.name} has random weights. Pass its weights (--weights FILE), or {how}"
     )

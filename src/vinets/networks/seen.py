@@ -6,7 +6,7 @@ from pathlib import Path
 
 from torch import nn
 
-from vinets.core.tensors import facts_of, read_header
+from vinets.core.tensors import facts_of
 from vinets.data import DataSplit, Source
 from vinets.data.digest import examples_digest, identify
 from vinets.models.facts import remember_training, trained_on
@@ -22,8 +22,7 @@ def remember_examples(network: nn.Module, source: Source) -> None:
 
 def load_trained(model: nn.Module, path: str | Path) -> None:
     """Load weights, and what their file says about the training data."""
-    load_weights(model, path)
-    remember_training(model, facts_of(read_header(path).notes, NOTE))
+    remember_training(model, facts_of(load_weights(model, path), NOTE))
 
 
 def refuse_seen(name: str, network: nn.Module, tested: DataSplit | Source) -> None:

@@ -45,6 +45,7 @@ def open_with_data(
     data: str | Path,
     *,
     weights: str | Path | None = None,
+    options: Mapping[str, Any] | None = None,
     split_seed: int = 0,
     size: Size = None,
     images: ImageOptions = ImageOptions(),  # noqa: B008 - frozen
@@ -56,7 +57,7 @@ def open_with_data(
 
     Parameters
     ----------
-    spec, weights
+    spec, weights, options
         As for :func:`open_network`.
     data : str or Path
         A data set, as for :func:`vinets.data.load_data`.
@@ -73,7 +74,7 @@ def open_with_data(
         If the network has other classes, does not take such inputs, or was trained on another
         split of this data.
     """
-    saved = open_network(spec, weights) if is_saved(spec) else None
+    saved = open_network(spec, weights, options=options) if is_saved(spec) else None
     own = size
     if saved is not None and saved.preprocessing is not None and takes_size(data):
         own = saved.preprocessing.size
@@ -82,7 +83,7 @@ def open_with_data(
     mean, std = images.mean, images.std
     example = split.train.example()
     count = len(split.train.classes)
-    opened = saved or open_network(spec, weights, count, channel_count(example))
+    opened = saved or open_network(spec, weights, count, channel_count(example), options)
     if opened.classes and len(opened.classes) != count:
         raise ValueError(
             f"{opened.name} knows {len(opened.classes)} classes, and {split.name} has {count}. "
@@ -115,7 +116,7 @@ def _open(
     if data is not None:
         opened, split = open_with_data(spec, data, weights=weights, **reading)
         return opened, split.train.example(), split
-    opened = open_network(spec, weights)
+    opened = open_network(spec, weights, options=reading.get("options"))
     return opened, example_for(opened, shape), None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -59,6 +60,7 @@ def train_into(
     data: DataSplit,
     *,
     recipe: TrainingOptions | None = None,
+    options: Mapping[str, Any] | None = None,
     device: torch.device | str = "auto",
     progress: Progress | str | None = "auto",
 ) -> TrainingRun:
@@ -83,13 +85,15 @@ def train_into(
             f"model must be the name of a network to train from scratch. Got {model!r} instead."
         )
     with seeded(recipe.seed):
-        network = make_network(model, len(classes), channel_count(example))
+        network = make_network(model, len(classes), channel_count(example), options)
     check_inputs(network, example)
     on, folder = resolve_device("train_into", device), Path(out)
     setup = Setup(model, network.network, data, on)
     facts = setup.facts  # before the network knows what it is trained on
     with locked(folder):
         settings = {"model": model, "recipe": changes(recipe)}
+        if options:
+            settings["options"] = dict(options)
         # The weights to begin with need no digest: they follow from the seed of the recipe.
         Store(folder).reserve({".": settings}, {model: replace(setup.identity, weights="")})
         history = train_classifier(

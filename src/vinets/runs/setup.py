@@ -55,6 +55,7 @@ class Identity:
     preprocessing: str = ""  # how images are read, if that is not the data's own way
     form: str = ""  # digest of names, dtypes and shapes; stores of earlier releases have none
     code: str = ""  # digest of the file of an own network; earlier releases wrote none
+    options: str = ""  # digest of the options of its constructor, where these are known
 
     @classmethod
     def of(cls, model: nn.Module, data: DataSplit) -> Identity:
@@ -62,6 +63,7 @@ class Identity:
         state = [(k, str(t.dtype), list(t.shape)) for k, t in model.state_dict().items()]
         fields = [input_fields(part.example()) for part in (data.train, data.test) if len(part)]
         sizes = [len(data.train), len(data.test)]
+        source = getattr(model, "vinets_source", None)
         return cls(
             fingerprint(model.state_dict().values()),
             identify(data),
@@ -69,11 +71,13 @@ class Identity:
             # The fingerprint leaves out names and shapes.
             digest((), [state, fields, sizes, list(data.train.classes)]),
             code_of(model),
+            digest((), source["options"]) if isinstance(source, dict) else "",
         )
 
     def differences(self, now: Identity) -> list[str]:
         """List what differs, in words; what an earlier release did not write does not count."""
         names = ["weights", "data", "preprocessing", *(["code"] if self.code else [])]
+        names += ["options"] if self.options and now.options else []
         differ = [name for name in names if getattr(self, name) != getattr(now, name)]
         # Other weights and data have other shapes as a rule, which would say nothing new.
         return differ or (["shapes"] if self.form and self.form != now.form else [])
@@ -178,7 +182,7 @@ class SetupFiles:
     """Where an uncut network and its data lie: enough to open them in another process."""
 
     model: str  # as for vinets.models.create_model
-    weights: str  # a safetensors file
+    weights: str  # a file that load_weights reads
     data: str  # as for vinets.data.load_data
     classes: int | None = None  # None asks the data
     split: int = 0  # seed of the split, where the data has none of its own

@@ -96,8 +96,8 @@ class CommandWords:
         name, network, data = "uncut", self.model, [*self.data]
         if not uncut:
             name, network = "chosen", self.saved
-            if "--weights" in data:  # a folder has its weights
-                place = data.index("--weights")
+            while given := {"--weights", "--model-option"} & {*data}:  # a folder has its own
+                place = data.index(given.pop())
                 del data[place : place + 2]
         drawn = ("--seed", str(seed)) if seed else ()
         form = ("--format", INT8, "--most-lost", "100")

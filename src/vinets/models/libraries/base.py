@@ -6,7 +6,7 @@ import importlib
 import re
 import reprlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Callable, Iterable, Iterator, Set
 from pathlib import Path
 from types import ModuleType
 from typing import Any, ClassVar, TypeAlias
@@ -60,7 +60,7 @@ class Library(ABC):
         """
         known = self.shape_options
         for key, value in () if known is None else options.items():
-            if known is not None and (key not in known or not _harmless(value)):
+            if known is not None and (key not in known or not harmless(value)):
                 accepted = (
                     f"a record with options that {self.name} is known to shape networks by, made "
                     "of numbers and words"
@@ -78,6 +78,10 @@ class Library(ABC):
 
         The name may come from a file that nobody vouches for: look it up, never import it.
         """
+
+    def maker(self, name: str) -> Callable[..., Any]:
+        """Return what takes the options of a network, to be named when others come."""
+        return type(self.build(name, {}))
 
     @abstractmethod
     def candidates(self, model: nn.Module) -> Iterator[tuple[str | None, Options]]:
@@ -114,12 +118,13 @@ class Library(ABC):
         return type(model).__module__.partition(".")[0] == self.name
 
 
-def _harmless(value: Any) -> bool:
-    if isinstance(value, list):
-        return all(map(_harmless, value))
+def harmless(value: Any) -> bool:
+    """Say whether an option is a number that is not large, a word, None, or a list of these."""
+    if isinstance(value, list | tuple):
+        return all(map(harmless, value))
     if isinstance(value, str):
         return bool(re.fullmatch(r"\w{0,40}", value))  # no address and no path
-    return not isinstance(value, dict) and not (isinstance(value, int) and value > 2**20)
+    return isinstance(value, float | None) or (isinstance(value, int) and value <= 2**20)
 
 
 def libraries() -> list[Library]:

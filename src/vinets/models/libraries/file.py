@@ -23,7 +23,7 @@ from typing import Any
 from torch import nn
 
 from vinets.core.checks import parameter_error
-from vinets.models.libraries.base import Library, Options
+from vinets.models.libraries.base import Library, Options, harmless
 
 SPEC = re.compile(r"(.+\.py):(\w+)")
 RECORD_NAME = re.compile(r"[\w .+-]+\.py:\w+")  # the name of a file without its folders
@@ -68,8 +68,8 @@ class File(Library):
 
     def build(self, name: str, options: Options) -> nn.Module:
         # Records choose the options, and a text may be a path to read from.
-        if not _numbers([*options.values()]):
-            raise ValueError("the options of a network in a file are numbers and lists of numbers")
+        if not harmless([*options.values()]):
+            raise ValueError("options of a network in a file are small numbers, words, and lists")
         make = _named[name]
         signature = inspect.signature(make)
         taken = signature.parameters.values()
@@ -78,9 +78,10 @@ class File(Library):
         try:
             signature.bind(**options)
         except TypeError as error:
+            names = ", ".join(signature.parameters) or "(none)"
             raise ValueError(
-                f"{error}. Give its arguments defaults, or name a function of the file that "
-                "returns the network"
+                f"{error}. Its arguments are {names}: give them defaults, or name a function of "
+                "the file that returns the network"
             ) from None
         model = make(**options)
         if not isinstance(model, nn.Module):
@@ -186,9 +187,3 @@ def _imported(file: Path, folder: Path) -> Iterator[Path]:
             start = file.parents[node.level - 1] if node.level else folder
             for alias in node.names:  # a name may be that of a module
                 yield start.joinpath(*(node.module or "").split("."), alias.name)
-
-
-def _numbers(value: Any) -> bool:
-    if isinstance(value, list | tuple):
-        return all(map(_numbers, value))
-    return value is None or isinstance(value, bool | int | float)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import importlib.util
 import inspect
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -24,7 +24,7 @@ PROCESSOR = "preprocessor_config.json"  # published networks have it next to the
 
 
 class Transformers(Library):
-    """``hf:CLASS`` with one option, the dict ``config``; it needs the extra ``hf``."""
+    """``hf:CLASS`` with a dict ``config``, or its entries; it needs the extra ``hf``."""
 
     name = "transformers"
     prefix = "hf"
@@ -37,11 +37,16 @@ class Transformers(Library):
     def build(self, name: str, options: Options) -> nn.Module:
         asked = _config(options)
         cls = self._class(name)
+        for key in options.keys() - {"config", "num_labels"} - _fields(cls.config_class):
+            raise TypeError(f"its config has no {key!r}")
         own = {"model_type": cls.config_class.model_type}
         _without_others(name, {"class": own, "asked": asked})
         config = cls.config_class.from_dict(asked)
         _without_others(name, config.to_dict())  # the defaults may name others too
         return cls(config)
+
+    def maker(self, name: str) -> Callable[..., Any]:
+        return self._class(name).config_class
 
     def known_options(self, name: str, options: Options) -> Options:
         try:
@@ -87,9 +92,15 @@ class Transformers(Library):
 
 def _config(options: Options) -> Options:
     config = options.get("config", {})
-    if set(options) - {"config"} or not isinstance(config, dict):
-        raise ValueError("a network of transformers takes one option, config, which is a dict")
-    return config
+    if not isinstance(config, dict):
+        raise ValueError("a network of transformers takes the option config, which is a dict")
+    return config | {key: value for key, value in options.items() if key != "config"}
+
+
+def _fields(kind: Any) -> set[str]:
+    if dataclasses.is_dataclass(kind):
+        return {field.name for field in dataclasses.fields(kind)}
+    return set(inspect.signature(kind.__init__).parameters)  # before release 5
 
 
 def _known(name: str, kind: Any, config: Options) -> Options:
@@ -99,10 +110,7 @@ def _known(name: str, kind: Any, config: Options) -> Options:
     """
     _without_others(name, {"class": {"model_type": kind.model_type}, "asked": config})
     parts = kind.sub_configs
-    if dataclasses.is_dataclass(kind):
-        fields = {field.name for field in dataclasses.fields(kind)}
-    else:  # before release 5
-        fields = set(inspect.signature(kind.__init__).parameters)
+    fields = _fields(kind)
     if OTHER_NETWORKS & fields or not all(hasattr(part, "model_type") for part in parts.values()):
         raise ValueError(f"{name} is built on another network, which is not supported")
     usual = fields | kind().to_dict().keys()
