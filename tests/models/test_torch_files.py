@@ -121,7 +121,7 @@ def encoding(path, content):
 
 
 REFUSED = {
-    "a tar archive": (tar, "or a tar archive of PyTorch before 0.2"),
+    "a tar archive": (tar, "or a tar archive of the first PyTorch"),
     "no file of torch": (lambda path, _: path.write_bytes(b"words"), "is no file of torch.save"),
     "nothing": (lambda path, _: path.write_bytes(b""), "is no file of torch.save"),
     "a plain pickle": (plain_pickle, "cannot be read as weights"),

@@ -106,7 +106,7 @@ def test_what_is_no_network_is_refused(base, tmp_path):
         open_network("my-network")
     with pytest.raises(ValueError, match="Leave out the weights"):
         open_network(str(base), tmp_path / "w.safetensors")
-    with pytest.raises(ValueError, match="has its own options"):
+    with pytest.raises(ValueError, match="has its own weights and options"):
         open_network(str(base), options={"channels": 3})
     with pytest.raises(FileNotFoundError, match=r"w\.pt does not exist"):
         open_network("digits_cnn", tmp_path / "w.pt")

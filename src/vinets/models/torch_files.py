@@ -38,7 +38,7 @@ AVERAGED = ("state_dict_ema", "model_ema", "ema")
 REMEDY = 'Save the weights alone: torch.save(model.state_dict(), "weights.pth").'
 
 
-def read_torch_file(path: Path) -> dict[str, Tensor]:
+def read_torch_file(path: str | Path) -> dict[str, Tensor]:
     """Read the weights in a file; a warning names the entry that they lie under, if any.
 
     Tensors are mapped from an archive, so that an optimiser next to them takes no memory.
@@ -72,7 +72,7 @@ def _check_names(file: BinaryIO, zipped: bool) -> None:
     else:
         content = file.read(MAX_PICKLE_BYTES)  # from the first of five pickles on
         if content[:1] != b"\x80":
-            raise ValueError("it is no file of torch.save, or a tar archive of PyTorch before 0.2")
+            raise ValueError("it is no file of torch.save, or a tar archive of the first PyTorch")
     stream = BytesIO(content)
     rounds = (pickletools.genops(stream) for _ in range(1 if zipped else 5))
     for code, name, _ in chain.from_iterable(rounds):
@@ -81,7 +81,7 @@ def _check_names(file: BinaryIO, zipped: bool) -> None:
             raise ValueError(f"it holds an object of {kind}, which would run code")
 
 
-def _weights_in(path: Path, content: Any) -> dict[str, Tensor]:
+def _weights_in(path: str | Path, content: Any) -> dict[str, Tensor]:
     """Return the tensors under the likeliest entry of a file, else its entries themselves."""
     inner = content if isinstance(content, dict) else {}
     # The entries themselves come last: next to the weights, an accuracy may be a tensor.

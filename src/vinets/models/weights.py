@@ -37,11 +37,8 @@ def load_weights(
     missing, and weights that the network ties together need one name. The network keeps its device
     and its dtypes. A link that leads out of the folder ``inside``, or a pickle there, is refused.
     """
-    tensors, notes = dict[str, Tensor](), dict[str, str]()
-    if inside is None and Path(path).suffix.lower() in SUFFIXES:
-        tensors = read_torch_file(Path(path))
-    else:
-        tensors, notes = read_file(path, inside=inside)
+    pickled = inside is None and Path(path).suffix.lower() in SUFFIXES
+    tensors, notes = (read_torch_file(path), {}) if pickled else read_file(path, inside=inside)
     names = _fit(model, tensors, path)
     # Not strict, because tied weights may lack a name; everything else was checked above.
     model.load_state_dict({own: tensors[name] for own, name in names.items()}, strict=False)
@@ -49,10 +46,7 @@ def load_weights(
 
 
 def check_weights(model: nn.Module, path: str | Path, *, inside: Path | None = None) -> None:
-    """Raise if the weights in a safetensors file are not those of ``model``, or of its sketch.
-
-    Only the header of the file is read.
-    """
+    """Raise unless a safetensors file, by its header, has weights of ``model`` or of its sketch."""
     _fit(model, read_header(path, inside=inside).forms, path)
 
 
@@ -121,8 +115,3 @@ def _memory(tensor: Tensor) -> tuple[int, tuple[int, ...]] | int:
     # Empty tensors and those of a sketch have no memory: each counts for itself.
     pointer = 0 if tensor.is_meta else tensor.data_ptr()
     return (pointer, tuple(tensor.shape)) if pointer else id(tensor)
-
-
-def read_weights(path: Path, *, inside: Path | None = None) -> dict[str, Tensor]:
-    """Read all tensors of a safetensors file by name."""
-    return read_file(path, inside=inside)[0]

@@ -30,7 +30,7 @@ from vinets.latent.reader import LatentReader
 from vinets.models.facts import Record, example_inputs, remember_training
 from vinets.models.libraries.file import UnnamedFile
 from vinets.models.records import TensorGuard, bytes_of, rebuild, room_for, sketch
-from vinets.models.weights import check_weights, load_weights, read_weights, save_weights
+from vinets.models.weights import check_weights, load_weights, save_weights
 from vinets.networks.formats import WholeNetwork
 from vinets.networks.network import CutNetwork, network_of
 from vinets.networks.seen import NOTE
@@ -99,7 +99,7 @@ def load_network(directory: str | Path, backbone: nn.Module | None = None) -> Cu
         backbone = _backbone(folder, record, stored, room)
     _refuse_size(path, drawn, room)
     # clones, because tensors in a file lie unaligned, and kernels then round differently
-    state = {k: t.clone() for k, t in read_weights(weights, inside=folder).items()}
+    state = {k: t.clone() for k, t in read_file(weights, inside=folder)[0].items()}
     with _describing(path):
         if record.cut not in dict(backbone.named_modules()):
             raise ValueError(f"the network has no module {record.cut!r} to be cut at")
@@ -213,7 +213,7 @@ def read_uncut(folder: Path) -> WholeNetwork:
         check_weights(sketch(known["source"], room), weights, inside=folder)
         model = rebuild(known["source"], room)
     load_weights(model, weights, inside=folder)
-    _check_tied(path, values, read_weights(weights, inside=folder), UNCUT_VERSION)
+    _check_tied(path, values, read_file(weights, inside=folder)[0], UNCUT_VERSION)
     remember_training(model, notes.get("data"))
     return WholeNetwork(model, record)
 

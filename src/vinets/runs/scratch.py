@@ -92,8 +92,6 @@ def train_into(
     facts = setup.facts  # before the network knows what it is trained on
     with locked(folder):
         settings = {"model": model, "recipe": changes(recipe)}
-        if options:
-            settings["options"] = dict(options)
         # The weights to begin with need no digest: they follow from the seed of the recipe.
         Store(folder).reserve({".": settings}, {model: replace(setup.identity, weights="")})
         history = train_classifier(
