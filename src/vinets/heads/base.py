@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor, nn
@@ -21,7 +21,7 @@ from vinets.core.options import Options
 from vinets.core.progress import Progress
 from vinets.core.registry import Registry
 from vinets.heads.facts import BuildFacts
-from vinets.heads.pieces import HeadMaps
+from vinets.heads.pieces import HeadMaps, folded_linear, parameter_count
 from vinets.latent.collect import Latents
 
 HEADS: Registry[type[Head]] = Registry("head", "vinets.heads")
@@ -39,12 +39,22 @@ class HeadOptions(Options):
     kind: ClassVar[str] = ""
 
 
-class LastLayer(NamedTuple):
-    """The end of a head: features of latents, normalisation if there is any, a linear layer."""
+class LastLayer(nn.Module):
+    """The end of a head: features (B, F), normalisation if there is any, a linear layer.
 
-    features: Callable[[Tensor], Tensor]  # latents (B, C, P) to (B, F)
-    norm: nn.BatchNorm1d | None
-    linear: nn.Linear
+    Modules among them belong to the head, so that training this trains the head.
+    """
+
+    def __init__(
+        self, features: Callable[[Tensor], Tensor], norm: nn.BatchNorm1d | None, linear: nn.Linear
+    ) -> None:
+        super().__init__()
+        self.features, self.norm, self.linear = features, norm, linear
+
+    def forward(self, z: Tensor) -> Tensor:
+        y = self.features(z)
+        logits: Tensor = self.linear(y if self.norm is None else self.norm(y))
+        return logits
 
 
 class Head(nn.Module, ABC):
@@ -97,11 +107,7 @@ class Head(nn.Module, ABC):
 
     @classmethod
     def build(
-        cls,
-        latents: Latents,
-        options: Any = None,
-        seed: int = 0,
-        progress: Progress | None = None,
+        cls, latents: Latents, options: Any = None, seed: int = 0, progress: Progress | None = None
     ) -> Head:
         """Make an untrained head for latents, with its :attr:`facts`.
 
@@ -159,6 +165,34 @@ class Head(nn.Module, ABC):
     def trained_parameters(self) -> list[nn.Parameter]:
         """Return the parameters that fine-tuning changes."""
         return [p for p in self.parameters() if p.requires_grad]
+
+
+class FeatureHead(Head):
+    """Base of heads that end with features, batch normalisation unless folded, a linear layer."""
+
+    norm: nn.BatchNorm1d | None
+    linear: nn.Linear
+
+    @abstractmethod
+    def features(self, latents: Tensor) -> Tensor:
+        """Return what the last layer sees, (B, F)."""
+
+    def forward(self, latents: Tensor) -> Tensor:
+        y = self.features(latents)
+        return self.linear(y if self.norm is None else self.norm(y))
+
+    def last_layer(self) -> LastLayer | None:
+        return LastLayer(self.features, self.norm, self.linear)
+
+    @torch.no_grad()
+    def folded(self) -> Self:
+        plain = super().folded()
+        if self.norm is not None:
+            plain.linear, plain.norm = folded_linear(self.norm, self.linear), None
+        return plain
+
+    def parts(self) -> dict[str, int]:
+        return {"linear": parameter_count(self.norm, self.linear)}
 
 
 class ClosedFormHead(Head):

@@ -10,16 +10,22 @@ smallest of those within a standard error of the most accurate again, to all of 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from vinets.core.options import flag, option
-from vinets.heads.base import ClosedFormHead, Head, HeadOptions, features_of, plain_facts
+from vinets.heads.base import (
+    ClosedFormHead,
+    FeatureHead,
+    Head,
+    HeadOptions,
+    features_of,
+    plain_facts,
+)
 from vinets.heads.class_distances import DistanceHead, fold_of, most_folds
 from vinets.heads.facts import ClosedForms
 from vinets.heads.linear import LinearHead, PooledHead
@@ -98,6 +104,19 @@ def _ridge_path(
     return solutions
 
 
+def fit_lda(features: Tensor, labels: Tensor, classes: int) -> nn.Linear:
+    """Fit a linear layer by discriminant analysis, the covariance shrunk by Ledoit and Wolf."""
+    # Most commands that import heads have no use for it, and it takes half a second.
+    from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+
+    model = LinearDiscriminantAnalysis(solver="lsqr", shrinkage="auto")
+    model.fit(features.cpu().double().numpy(), labels.cpu().numpy())
+    weight, bias = torch.from_numpy(model.coef_), torch.from_numpy(model.intercept_)
+    if len(weight) == 1:  # for two classes scikit-learn gives the difference alone
+        weight, bias = torch.cat([-weight / 2, weight / 2]), torch.cat([-bias / 2, bias / 2])
+    return _linear(weight.to(features), bias.to(features))
+
+
 def _linear(weight: Tensor, bias: Tensor) -> nn.Linear:
     """Make a linear layer of a weight (K, D) and a bias (K,)."""
     linear = nn.utils.skip_init(nn.Linear, *weight.mT.shape)  # draws no random numbers
@@ -124,11 +143,7 @@ class RidgeHead(ClosedFormHead):
     @classmethod
     def solve(cls, latents: Latents, mask: Tensor, options: RidgeOptions, seed: int) -> Head:
         kind = LinearHead if options.flat else PooledHead
-        see = partial(torch.flatten, start_dim=1) if options.flat else partial(torch.mean, dim=-1)
-        features, labels = features_of(latents, mask, see)
-        head = kind(features.shape[1], latents.n_classes, normalized=False)
-        head.linear = fit_ridge(features, labels, latents.n_classes)
-        return head
+        return solved(kind.make(latents, options, seed), latents, mask)
 
 
 class LDAHead(ClosedFormHead):
@@ -138,18 +153,7 @@ class LDAHead(ClosedFormHead):
 
     @classmethod
     def solve(cls, latents: Latents, mask: Tensor, options: HeadOptions, seed: int) -> Head:
-        # Most commands that import heads have no use for it, and it takes half a second.
-        from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
-
-        features, labels = features_of(latents, mask, lambda z: z.mean(-1))
-        model = LinearDiscriminantAnalysis(solver="lsqr", shrinkage="auto")
-        model.fit(features.cpu().double().numpy(), labels.cpu().numpy())
-        weight, bias = torch.from_numpy(model.coef_), torch.from_numpy(model.intercept_)
-        if len(weight) == 1:  # for two classes scikit-learn gives the difference alone
-            weight, bias = torch.cat([-weight / 2, weight / 2]), torch.cat([-bias / 2, bias / 2])
-        head = PooledHead(features.shape[1], latents.n_classes, normalized=False)
-        head.linear = _linear(weight.to(features), bias.to(features))
-        return head
+        return solved(PooledHead.make(latents, options, seed), latents, mask, fit_lda)
 
 
 class GeneratorRidgeHead(ClosedFormHead):
@@ -162,15 +166,22 @@ class GeneratorRidgeHead(ClosedFormHead):
         variables = find_components(latents, chosen, seed)
         generators = score_generators(variables, mask, mask, chosen.ideal(), chosen.score)
         points = variables.points[mask.to(variables.points.device)]
-        layer = make_layer(generators, points, chosen).layer
+        layer, _, _ = make_layer(generators, points, chosen)
         assert variables.projection is not None  # the variables are components
         inputs = variables.rescale, variables.projection
         head = VanishingHead(*inputs, layer, latents.n_classes, order=chosen.order)
-        head.norm = None
-        head.eval().to(latents.device)
-        features, labels = features_of(latents, mask, lambda z: head.features(z.to(latents.device)))
-        head.linear = fit_ridge(features, labels, latents.n_classes)
-        return head
+        return solved(head, latents, mask)
+
+
+def solved(
+    head: FeatureHead, latents: Latents, mask: Tensor, fit: Callable[..., nn.Linear] = fit_ridge
+) -> Head:
+    """Give a head the linear layer that is solved for on its features of a mask (m,)."""
+    head.norm, device = None, latents.device
+    head.eval().to(device)
+    features, labels = features_of(latents, mask, lambda z: head.features(z.to(device)))
+    head.linear = fit(features, labels, latents.n_classes)
+    return head
 
 
 class ChosenHead(ClosedFormHead):

@@ -3,24 +3,14 @@
 from __future__ import annotations
 
 import copy
-from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any, Self
 
-import torch
 from torch import Tensor, nn
 
 from vinets.core.checks import one_of
-from vinets.heads.base import Head, HeadOptions, LastLayer, build_like
-from vinets.heads.pieces import (
-    HeadMaps,
-    LinearMap,
-    TrainedTail,
-    folded_linear,
-    inputs_config,
-    inputs_from,
-    parameter_count,
-)
+from vinets.heads.base import FeatureHead, HeadOptions, LastLayer, build_like
+from vinets.heads.pieces import HeadMaps, LinearMap, inputs_config, inputs_from, parameter_count
 from vinets.heads.vanishing import (
     ORDERS,
     BaselineOptions,
@@ -33,34 +23,13 @@ from vinets.latent.pca import Projection
 from vinets.latent.rescale import Rescale
 
 
-class _LinearOn(Head):
-    """Batch normalisation, unless it is folded, and a linear layer on variables of the latents."""
+class _LinearOn(FeatureHead):
+    """Batch normalisation, unless it is folded, and a linear layer on values of the latents."""
 
     def __init__(self, inputs: int, classes: int, *, normalized: bool = True) -> None:
         super().__init__()
         self.norm = nn.BatchNorm1d(inputs) if normalized else None
         self.linear = nn.Linear(inputs, classes)
-
-    @abstractmethod
-    def variables(self, latents: Tensor) -> Tensor:
-        """Return what the linear layer sees, (B, inputs)."""
-
-    def forward(self, latents: Tensor) -> Tensor:
-        z = self.variables(latents)
-        return self.linear(z if self.norm is None else self.norm(z))
-
-    def last_layer(self) -> LastLayer:
-        return LastLayer(self.variables, self.norm, self.linear)
-
-    @torch.no_grad()
-    def folded(self) -> Self:
-        plain = copy.deepcopy(self)
-        if self.norm is not None:
-            plain.linear, plain.norm = folded_linear(self.norm, self.linear), None
-        return plain
-
-    def parts(self) -> dict[str, int]:
-        return {"linear": parameter_count(self.norm, self.linear)}
 
     def config(self) -> dict[str, Any]:
         return {
@@ -79,7 +48,7 @@ class LinearHead(_LinearOn):
     def make(cls, latents: Latents, options: HeadOptions, seed: int) -> Self:
         return cls(latents.shape[0] * latents.shape[1], latents.n_classes)
 
-    def variables(self, latents: Tensor) -> Tensor:
+    def features(self, latents: Tensor) -> Tensor:
         return latents.flatten(1)
 
     def maps(self, shape: tuple[int, int]) -> HeadMaps:
@@ -95,7 +64,7 @@ class PooledHead(_LinearOn):
     def make(cls, latents: Latents, options: HeadOptions, seed: int) -> Self:
         return cls(latents.shape[0], latents.n_classes)
 
-    def variables(self, latents: Tensor) -> Tensor:
+    def features(self, latents: Tensor) -> Tensor:
         return latents.mean(-1)
 
     def maps(self, shape: tuple[int, int]) -> HeadMaps:
@@ -132,13 +101,13 @@ class ComponentsHead(_LinearOn):
         inputs = copy.deepcopy(like.rescale), copy.deepcopy(like.projection)
         return cls(*inputs, latents.n_classes, order=like.order)
 
-    def variables(self, latents: Tensor) -> Tensor:
+    def features(self, latents: Tensor) -> Tensor:
         return components(latents, self.rescale, self.projection, self.order)
 
     def split(self) -> tuple[Callable[[Tensor], Tensor], nn.Module] | None:
         if self.projection.weight.requires_grad:
             return None
-        return self.variables, TrainedTail(None, self.norm, self.linear)
+        return self.features, LastLayer(nn.Identity(), self.norm, self.linear)
 
     def maps(self, shape: tuple[int, int]) -> HeadMaps:
         size = shape[0] * shape[1]

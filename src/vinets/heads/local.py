@@ -12,20 +12,19 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from vinets.core.options import choice, count, option, optional, share
-from vinets.heads.base import HeadOptions, build_like
+from vinets.heads.base import LastLayer
 from vinets.heads.pieces import (
     HeadMaps,
     LinearMap,
     LinearPath,
     SpatialSum,
-    TrainedTail,
     by_parts,
     in_use,
     parameter_count,
@@ -33,18 +32,10 @@ from vinets.heads.pieces import (
 )
 from vinets.heads.polynomial import PolynomialHead
 from vinets.heads.polynomial_layer import SLOPES, PolynomialLayer
-from vinets.heads.vanishing import (
-    GeneratorHead,
-    GeneratorOptions,
-    Variables,
-    project,
-)
+from vinets.heads.vanishing import GeneratorHead, GeneratorOptions, Variables, project
 from vinets.latent.collect import Latents
 from vinets.latent.pca import Projection
 from vinets.latent.rescale import Rescale
-
-if TYPE_CHECKING:
-    from vinets.ideals.base import VanishingIdeal
 
 
 @dataclass(frozen=True)
@@ -81,24 +72,13 @@ class LocalOptions(GeneratorOptions):
         A local layer is evaluated at every position, so that its size is bounded in all. Many
         variables at every position leave no more than lines.
         """
+        if "auto" not in (self.keep, self.max_degree):
+            return self
         keep = max(1, 512 // classes) if self.keep == "auto" else self.keep
         degree = self.max_degree
         if degree == "auto":
             degree = 1 if self.components is None else 2
         return replace(self, keep=keep, max_degree=degree)
-
-    def ideal(self) -> VanishingIdeal:
-        from vinets.ideals.choose import make_ideal
-
-        chosen = self.for_classes(1) if self.max_degree == "auto" else self
-        return make_ideal(chosen, max_degree=chosen.max_degree)
-
-
-@dataclass(frozen=True)
-class LocalBaselineOptions(HeadOptions):
-    """Options of baselines that stand next to a local head: those of that head."""
-
-    like: LocalOptions = LocalOptions()
 
 
 class LocalPolynomials(PolynomialHead):
@@ -131,7 +111,7 @@ class LocalPolynomials(PolynomialHead):
     ) -> None:
         if not isinstance(polynomials, PolynomialLayer):
             raise ValueError("a local head has shared polynomials.")
-        super().__init__(rescale, projection, polynomials, classes, path)
+        super().__init__(rescale, projection, polynomials, classes, path=path)
         self.channels = channels
         self.spatial = SpatialSum(len(polynomials.bias), positions)
 
@@ -152,8 +132,7 @@ class LocalPolynomials(PolynomialHead):
         return _sums(layer, self.spatial, latents, lambda z: layer.scaled(self.variables(z)))
 
     def split(self) -> tuple[Callable[[Tensor], Tensor], nn.Module] | None:
-        trained = self.projection is not None and self.projection.weight.requires_grad
-        if self.path is not None or trained:
+        if not self.frozen:
             return None
         layer = self.polynomials
         few = layer.monomials.variables_only  # else there are more monomials than variables
@@ -162,7 +141,8 @@ class LocalPolynomials(PolynomialHead):
             z = self.variables(latents)
             return (layer.scaled(z) if few else z).contiguous()
 
-        return front, TrainedTail(_Sums(layer, self.spatial, few), self.norm, self.linear)
+        sums = _Sums(layer, self.spatial, (lambda m: m) if few else layer.scaled)
+        return front, LastLayer(sums, self.norm, self.linear)
 
     def _sums_of_forms(self, latents: Tensor) -> Tensor:
         """Return the sums of polynomials of degree 1 for inference: channels stay first."""
@@ -196,15 +176,16 @@ class LocalPolynomials(PolynomialHead):
 
 
 class _Sums(nn.Module):
-    """Sums of polynomials behind variables (B, P, n) or monomials of them, to be trained there."""
+    """Sums of polynomials, to be trained behind what :func:`_sums` is given."""
 
-    def __init__(self, polynomials: PolynomialLayer, spatial: SpatialSum, scaled: bool) -> None:
+    def __init__(
+        self, layer: PolynomialLayer, spatial: SpatialSum, scaled: Callable[[Tensor], Tensor]
+    ) -> None:
         super().__init__()
-        self.polynomials, self.spatial, self.scaled = polynomials, spatial, scaled
+        self.polynomials, self.spatial, self.scaled = layer, spatial, scaled
 
     def forward(self, z: Tensor) -> Tensor:
-        layer = self.polynomials
-        return _sums(layer, self.spatial, z, (lambda m: m) if self.scaled else layer.scaled)
+        return _sums(self.polynomials, self.spatial, z, self.scaled)
 
 
 def _sums(
@@ -260,25 +241,6 @@ class LocalHead(GeneratorHead, LocalPolynomials):
     @classmethod
     def latent_defaults(cls, options: Any) -> dict[str, Any]:
         return {}
-
-
-class LocalReLUHead(LocalPolynomials):
-    """A control: the same shape and monomials, random coefficients, ReLU for absolute values."""
-
-    kind, label = "local-relu", "local ReLU"
-    Options = LocalBaselineOptions
-
-    @classmethod
-    def make(cls, latents: Latents, options: LocalBaselineOptions, seed: int) -> Self:
-        head = build_like(latents, options.like, seed)
-        assert isinstance(head, LocalPolynomials)  # its options are those of a local head
-        own = head.polynomials
-        form: Any = {"normalized": own.norm is not None, "activation": "relu"}
-        layer = PolynomialLayer(own.monomials.terms, len(own.bias), **form)
-        layer.draw(torch.Generator().manual_seed(seed))
-        if own.shift is not None and own.scale is not None:
-            layer.set_moments(own.shift.cpu(), own.scale.cpu())
-        return cls.like(head, layer)
 
 
 def local_variables(h: Tensor, projection: nn.Module | None, channels: bool) -> Tensor:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any, Self
 
 import torch
@@ -54,11 +53,14 @@ class MLPHead(Head):
 
     @torch.no_grad()
     def folded(self) -> Self:
-        plain = copy.deepcopy(self)
+        plain = super().folded()
         if self.first_norm is not None:
             plain.hidden, plain.first_norm = folded_linear(self.first_norm, self.hidden), None
         if self.norm is not None:
-            plain.hidden, plain.norm = _scaled_outputs(plain.hidden, self.norm), None
+            hidden, (gain, offset) = plain.hidden, affine_of(self.norm)
+            hidden.weight.copy_(gain[:, None] * hidden.weight.double())
+            hidden.bias.copy_(gain * hidden.bias.double() + offset)
+            plain.norm = None
         return plain
 
     def maps(self, shape: tuple[int, int]) -> HeadMaps:
@@ -75,12 +77,3 @@ class MLPHead(Head):
             "width": self.hidden.out_features,
             "normalized": self.norm is not None,
         }
-
-
-def _scaled_outputs(linear: nn.Linear, norm: nn.BatchNorm1d) -> nn.Linear:
-    """Return a linear layer followed by batch normalisation as one linear layer."""
-    gain, offset = affine_of(norm)
-    plain = copy.deepcopy(linear)
-    plain.weight.copy_(gain[:, None] * linear.weight.double())
-    plain.bias.copy_(gain * linear.bias.double() + offset)
-    return plain

@@ -115,25 +115,6 @@ class _SumsOfForms(torch.autograd.Function):
         return torch.cat(to_h) if to_h else None, to_weight, to_bias, to_spatial, None, None
 
 
-class TrainedTail(nn.Module):
-    """The trained part of a head behind frozen variables: see :meth:`vinets.heads.Head.split`.
-
-    Polynomials, if it has any, normalisation and a linear layer. They belong to the head, so that
-    training this trains the head.
-    """
-
-    def __init__(
-        self, features: nn.Module | None, norm: nn.BatchNorm1d | None, linear: nn.Linear
-    ) -> None:
-        super().__init__()
-        self.features, self.norm, self.linear = features, norm, linear
-
-    def forward(self, z: Tensor) -> Tensor:
-        y = z if self.features is None else self.features(z)
-        logits: Tensor = self.linear(y if self.norm is None else self.norm(y))
-        return logits
-
-
 class LinearPath(nn.Module):
     """Logits that are linear in the latents: channels to ``width`` at every position, then out.
 

@@ -1,11 +1,11 @@
-"""The paper's baseline: the same head with monomials and coefficients drawn at random."""
+"""Baselines of VI-Nets: the same heads with coefficients, and mostly monomials, drawn at random."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import combinations_with_replacement
 from math import comb
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -16,7 +16,7 @@ from vinets.algebra.terms import TermSet
 from vinets.core.options import option, whole
 from vinets.heads.base import build_like
 from vinets.heads.block_layer import BlockPolynomialLayer
-from vinets.heads.local import LocalBaselineOptions, LocalPolynomials
+from vinets.heads.local import LocalOptions, LocalPolynomials
 from vinets.heads.polynomial import PolynomialHead
 from vinets.heads.polynomial_layer import PolynomialLayer
 from vinets.heads.vanishing import BaselineOptions, GlobalPolynomials
@@ -33,32 +33,46 @@ class RandomOptions(BaselineOptions):
 
 
 @dataclass(frozen=True)
-class LocalRandomOptions(LocalBaselineOptions):
-    """Options of random monomials next to a local head."""
+class LocalBaselineOptions(BaselineOptions):
+    """Options of baselines that stand next to a local head: those of that head."""
 
-    degree: int = option(5, whole(), "Largest degree of a random monomial.")
+    like: LocalOptions = LocalOptions()  # type: ignore[assignment]
+
+
+@dataclass(frozen=True)
+class LocalRandomOptions(LocalBaselineOptions, RandomOptions):
+    """Options of random monomials next to a local head."""
 
 
 class _Drawn(PolynomialHead):
     """Base of heads with as many monomials and polynomials as the generators have, but drawn."""
 
     same_degrees: ClassVar[bool] = False
+    activation: ClassVar[str] = "abs"
 
     @classmethod
-    def make(cls, latents: Latents, options: RandomOptions | LocalRandomOptions, seed: int) -> Self:
+    def terms_of(cls, head: PolynomialHead, options: Any, seed: int) -> TermSet:
+        """Draw the monomials that stand in for those of a head of generators."""
+        degree = None if cls.same_degrees else options.degree
+        return random_terms(head.polynomials.monomials.terms, max_degree=degree, seed=seed)
+
+    @classmethod
+    def make(cls, latents: Latents, options: BaselineOptions, seed: int) -> Self:
         head = build_like(latents, options.like, seed)
         assert isinstance(head, PolynomialHead)  # its options are those of a head of generators
-        own, degree = head.polynomials, None if cls.same_degrees else options.degree
-        terms = random_terms(own.monomials.terms, max_degree=degree, seed=seed)
+        own, terms = head.polynomials, cls.terms_of(head, options, seed)
         layer: PolynomialLayer | BlockPolynomialLayer
         if isinstance(own, BlockPolynomialLayer):  # the same blocks, of other monomials
             columns = [own.get_buffer(f"columns_{k}").cpu() for k in range(len(own.sizes))]
             layer = BlockPolynomialLayer(terms, columns, own.leading.cpu(), own.counts)
         else:
-            layer = PolynomialLayer(terms, len(own.bias), normalized=own.norm is not None)
+            form: Any = {"normalized": own.norm is not None, "activation": cls.activation}
+            layer = PolynomialLayer(terms, len(own.bias), **form)
         layer.draw(torch.Generator().manual_seed(seed))
-        mean, std = term_moments(terms, points_of(head, latents, seed))
-        layer.set_moments(mean.cpu(), std.cpu())
+        moments = own.moments()
+        if terms is not own.monomials.terms:
+            moments = term_moments(terms, points_of(head, latents, seed))
+        layer.set_moments(*(m.cpu() for m in moments))
         return cls.like(head, layer)
 
 
@@ -90,6 +104,18 @@ class LocalSameDegrees(_Drawn, LocalPolynomials):
     kind, label = "local-same-degrees", "random, same degrees"
     Options = LocalRandomOptions
     same_degrees = True
+
+
+class LocalReLUHead(_Drawn, LocalPolynomials):
+    """A control: the same shape and monomials, random coefficients, ReLU for absolute values."""
+
+    kind, label = "local-relu", "local ReLU"
+    Options = LocalBaselineOptions
+    activation = "relu"
+
+    @classmethod
+    def terms_of(cls, head: PolynomialHead, options: Any, seed: int) -> TermSet:
+        return head.polynomials.monomials.terms
 
 
 def random_terms(like: TermSet, *, max_degree: int | None = 5, seed: int = 0) -> TermSet:

@@ -26,10 +26,10 @@ from vinets.core.options import choice, count, flag, option, optional, share, wh
 from vinets.core.plain import changes
 from vinets.core.progress import Progress
 from vinets.core.settings import IdealOptions
-from vinets.heads.base import Head, HeadOptions, build_like, plain_facts
+from vinets.heads.base import Head, HeadOptions, LastLayer, build_like, plain_facts
 from vinets.heads.block_layer import BlockPolynomialLayer
 from vinets.heads.facts import Pictures, class_means, measure_vanishing
-from vinets.heads.pieces import HeadMaps, LinearMap, LinearPath, TrainedTail
+from vinets.heads.pieces import HeadMaps, LinearMap, LinearPath
 from vinets.heads.polynomial import PolynomialHead
 from vinets.heads.polynomial_layer import PolynomialLayer
 from vinets.latent.collect import Latents
@@ -80,10 +80,11 @@ class GeneratorOptions(IdealOptions, HeadOptions):
         """Return the algorithm that finds the generators, not fitted."""
         from vinets.ideals.choose import make_ideal
 
-        options = self
-        if self.algorithm.lower() != "abm" and self.normalization == "leading":
-            options = replace(self, normalization=None)  # the rule is an option of ABM alone
-        return make_ideal(options, max_degree=self.max_degree)
+        options = self.for_classes(1)
+        asked = self.normalization != type(self).normalization
+        if self.algorithm.lower() != "abm" and self.normalization and not asked:
+            options = replace(options, normalization=None)  # the rule is an option of ABM alone
+        return make_ideal(options, max_degree=options.max_degree)
 
     def for_classes(self, classes: int) -> Self:
         """Return the options with what was left open chosen."""
@@ -156,14 +157,9 @@ class GeneratorHead(PolynomialHead):
 
     @classmethod
     def build(
-        cls,
-        latents: Latents,
-        options: Any = None,
-        seed: int = 0,
-        progress: Progress | None = None,
+        cls, latents: Latents, options: Any = None, seed: int = 0, progress: Progress | None = None
     ) -> Head:
-        chosen: Any = options or cls.Options()
-        options = chosen.for_classes(latents.n_classes)
+        options = (options or cls.Options()).for_classes(latents.n_classes)
         # The latents keep the generators for make().
         variables = cls.find_variables(latents, options, seed)
         find_generators(latents, variables, options, seed, progress)
@@ -177,22 +173,52 @@ class GeneratorHead(PolynomialHead):
         # Points of the fits and of the scores standardise the monomials.
         masks = (mask.to(variables.points.device) for mask in (latents.fit, latents.check))
         points = torch.cat([variables.points[mask] for mask in masks])
-        pruned = make_layer(generators, points, options, local=cls.local)
-        projection, layer = copy.deepcopy(variables.projection), pruned.layer
+        layer, pruned, capped = make_layer(generators, points, options, local=cls.local)
+        projection, used = copy.deepcopy(variables.projection), layer
         if projection is not None:
             projection.requires_grad_(options.train_projection)  # in this head alone
             if isinstance(layer, PolynomialLayer) and cls.local:
-                layer = layer.behind_channels(latents.shape[0], seed)
-        path, arguments = linear_path(latents, options.linear_path), cls.shape_of(latents, options)
-        inputs = variables.rescale, projection
-        head = cls.of(*inputs, layer, latents.n_classes, path, arguments)
-        facts = generator_facts(latents, variables, generators, pruned, options)
+                used = layer.behind_channels(latents.shape[0], seed)
+        arguments = cls.shape_of(latents, options)
+        arguments["path"] = linear_path(latents, options.linear_path)
+        head = cls(variables.rescale, projection, used, latents.n_classes, **arguments)
+        points, labels, fit = variables.points, variables.labels, latents.fit.to(points.device)
+        layer = layer.to(points.device)
+        means, _, _ = class_means(layer, [(points, labels)])
+        vanishing = measure_vanishing(layer, [(points[fit], labels[fit])], options.psi)
+        blocks = [layer.weight] if isinstance(layer, PolynomialLayer) else layer.blocks
+        found, terms = pruned.n_generators, layer.monomials.terms
+        assert layer.owners is not None  # it is a layer of generators
+        pictures = Pictures(
+            points.cpu().double().numpy(),
+            labels.cpu().numpy(),
+            means.cpu().numpy(),
+            layer.owners.cpu().numpy(),
+            generators.scores.values,
+            pruned.scores,
+        )
         seconds = {
             "latents": latents.seconds,
             "projection": variables.seconds,
             "polynomials": generators.seconds + time.perf_counter() - begin,
         }
-        head.facts = plain_facts(head, latents, begin, seconds=seconds, **facts)
+        head.facts = plain_facts(
+            head,
+            latents,
+            begin,
+            seconds=seconds,
+            explained_variance=variables.explained,
+            generators_found=found,
+            generators_kept=len(layer.bias),
+            monomials_found=generators.monomials,
+            monomials_kept=len(terms),
+            coefficients_found=found * generators.monomials,
+            coefficients_kept=sum(block.numel() for block in blocks),
+            degrees={int(d): int((terms.degrees == d).sum()) for d in np.unique(terms.degrees)},
+            capped=capped,
+            vanishing=vanishing,
+            pictures=pictures,
+        )
         return head
 
 
@@ -225,7 +251,7 @@ class GlobalPolynomials(PolynomialHead):
         order: str = "tanh-pca",
         path: LinearPath | None = None,
     ) -> None:
-        super().__init__(rescale, projection, polynomials, classes, path)
+        super().__init__(rescale, projection, polynomials, classes, path=path)
         self.order = one_of(type(self).__name__, "order", order, ORDERS)
 
     def arguments(self) -> dict[str, Any]:
@@ -236,9 +262,8 @@ class GlobalPolynomials(PolynomialHead):
         return components(latents, self.rescale, self.projection, self.order)
 
     def split(self) -> tuple[Callable[[Tensor], Tensor], nn.Module] | None:
-        if self.path is not None or self.projection.weight.requires_grad:
-            return None
-        return self.variables, TrainedTail(self.polynomials, self.norm, self.linear)
+        behind = LastLayer(self.polynomials, self.norm, self.linear)
+        return (self.variables, behind) if self.frozen else None
 
     def maps(self, shape: tuple[int, int]) -> HeadMaps:
         size = shape[0] * shape[1]
@@ -416,22 +441,14 @@ def timed_ideals(
     return ideals, clock.between(begin, end)
 
 
-@dataclass(frozen=True, eq=False)
-class PrunedLayer:
-    """A polynomial layer and what it was made of; ``capped`` if there was no room for more."""
-
-    layer: PolynomialLayer | BlockPolynomialLayer
-    pruned: PrunedIdeals
-    capped: bool
-
-
 def make_layer(
     generators: ClassGenerators, points: Tensor, options: GeneratorOptions, *, local: bool = False
-) -> PrunedLayer:
+) -> tuple[PolynomialLayer | BlockPolynomialLayer, PrunedIdeals, bool]:
     """Make a layer of the generators that stay; ``points`` (m, n) standardise its monomials.
 
     In a local head the layer is batch-normalised. In a global one coefficients are kept class by
-    class where all monomials stay and that takes fewer parameters.
+    class where all monomials stay and that takes fewer parameters. The last result tells whether
+    there was no room for more generators.
     """
     from vinets.ideals.pruning import prune
 
@@ -448,7 +465,7 @@ def make_layer(
         # Blocks are there for every class, or for none.
         if min(map(len, sets)) > 0 and own < len(pruned) * count_monomials(sets):
             blocks = BlockPolynomialLayer.from_polynomials(pruned.polynomials, points)
-            return PrunedLayer(blocks, pruned, capped)
+            return blocks, pruned, capped
     shared = SharedPolynomials.of(pruned.polynomials)
     if options.monomials is not None and options.monomials < len(shared.terms):
         # Coefficients weigh by how much their monomials vary.
@@ -457,7 +474,7 @@ def make_layer(
     moments = term_moments(shared.terms, points)
     form: Any = {"sparse": options.sparse, "normalized": local}
     layer = PolynomialLayer.from_polynomials(shared, moments, classes=classes, **form)
-    return PrunedLayer(layer, pruned, capped)
+    return layer, pruned, capped
 
 
 def linear_path(latents: Latents, width: int) -> LinearPath | None:
@@ -470,41 +487,3 @@ def linear_path(latents: Latents, width: int) -> LinearPath | None:
     size = (min(width, channels) * positions / 64) ** 0.5
     scale = max(size, 1.0) * float(values.std().clamp_min(1e-12))
     return LinearPath(channels, positions, width, latents.n_classes, scale=scale)
-
-
-def generator_facts(
-    latents: Latents,
-    variables: Variables,
-    generators: ClassGenerators,
-    pruned: PrunedLayer,
-    options: GeneratorOptions,
-) -> dict[str, Any]:
-    """Return the facts about generators, before and after pruning, as fields of BuildFacts."""
-    points, labels = variables.points, variables.labels
-    layer = pruned.layer.to(points.device)
-    terms = layer.monomials.terms
-    fit = latents.fit.to(points.device)
-    means, _, _ = class_means(layer, [(points, labels)])
-    blocks = [layer.weight] if isinstance(layer, PolynomialLayer) else list(layer.blocks)
-    found = pruned.pruned.n_generators
-    assert layer.owners is not None  # it is a layer of generators
-    return {
-        "explained_variance": variables.explained,
-        "generators_found": found,
-        "generators_kept": len(layer.bias),
-        "monomials_found": generators.monomials,
-        "monomials_kept": len(terms),
-        "coefficients_found": found * generators.monomials,
-        "coefficients_kept": sum(block.numel() for block in blocks),
-        "degrees": {int(d): int((terms.degrees == d).sum()) for d in np.unique(terms.degrees)},
-        "capped": pruned.capped,
-        "vanishing": measure_vanishing(layer, [(points[fit], labels[fit])], options.psi),
-        "pictures": Pictures(
-            points.cpu().double().numpy(),
-            labels.cpu().numpy(),
-            means.cpu().numpy(),
-            layer.owners.cpu().numpy(),
-            generators.scores.values,
-            pruned.pruned.scores,
-        ),
-    }

@@ -17,7 +17,6 @@ from vinets.core.plain import as_plain
 from vinets.core.progress import Notes
 from vinets.heads import HEADS, Head, LastLayer, PolynomialHead, VanishingOptions
 from vinets.heads.facts import VanishingFacts, class_means, measure_vanishing
-from vinets.heads.pieces import TrainedTail
 from vinets.heads.vanishing import find_components, find_generators
 from vinets.ideals.pruning import as_polynomials, prune
 from vinets.measure import evaluate, measure_speed
@@ -235,10 +234,8 @@ def _train_behind(
     """
     views, test = cut.projected(trial, front)
     recipe = cut.recipe(trial)
-    if recipe.trained == "classifier" and isinstance(module, TrainedTail):
-        features = module.features if module.features is not None else nn.Identity()
-        last = LastLayer(features.eval(), module.norm, module.linear)
-        history = solve_classifier(last, views.parts(), recipe)
+    if recipe.trained == "classifier" and isinstance(module, LastLayer):
+        history = solve_classifier(module.eval(), views.parts(), recipe)
         return history, _wrong(module, test, cut.setup.test.labels)
     history = fit(
         module,
