@@ -10,12 +10,13 @@ from vinets import ChristoffelClassifier
 from vinets.heads import DistanceHead
 from vinets.heads.class_distances import (
     ClassDistances,
-    ClassMoments,
     Space,
     calibrate,
     choose_space,
+    draw_folds,
+    class_forms,
+    class_moments,
     fit_distances,
-    fold_of,
     held_out,
     products_of,
     spaces,
@@ -85,8 +86,7 @@ def test_forms_give_the_sum_over_eigenvectors():
     # K = 1 + sum of p_i^2 / (lambda_i + epsilon), as the documentation says
     torch.manual_seed(0)
     values, labels = torch.randn(60, 5, dtype=torch.float64), torch.arange(3).repeat(20)
-    moments = ClassMoments.of(values, labels, 3)
-    forms, offsets = moments.forms(0.0, 0.1)
+    forms, offsets = class_forms(class_moments(values, labels, 3), 0.0, 0.1)
     new = torch.randn(7, 5, dtype=torch.float64)
     for k in range(3):
         mine = values[labels == k].numpy()
@@ -153,9 +153,9 @@ def test_held_out_points_are_further_away(digits):
 
 def test_folds_are_even_and_every_class_is_in_each():
     labels = torch.arange(4).repeat_interleave(9)
-    parts = fold_of(labels, 3, seed=0)
-    for k in range(4):
-        assert parts[labels == k].bincount().tolist() == [3, 3, 3]
+    folds = torch.stack(draw_folds(labels, 3, seed=0))
+    assert (folds.sum(0) == 1).all()
+    assert all((folds[:, labels == k].sum(1) == 3).all() for k in range(4))
 
 
 def test_calibration_finds_the_temperature_that_made_the_labels():

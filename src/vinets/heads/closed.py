@@ -26,7 +26,7 @@ from vinets.heads.base import (
     features_of,
     plain_facts,
 )
-from vinets.heads.class_distances import DistanceHead, fold_of, most_folds
+from vinets.heads.class_distances import DistanceHead, draw_folds
 from vinets.heads.facts import ClosedForms
 from vinets.heads.linear import LinearHead, PooledHead
 from vinets.heads.vanishing import (
@@ -67,15 +67,12 @@ def fit_ridge(
     >>> fit_ridge(points, torch.tensor([0, 0, 1, 1]), 2)(points).argmax(1)
     tensor([0, 0, 1, 1])
     """
-    folds = most_folds(labels, folds)
-    parts = fold_of(labels, folds, seed)
     right = torch.zeros(len(penalties))
-    for fold in range(folds):
-        mine = parts != fold
-        solutions = _ridge_path(features[mine], labels[mine], classes, penalties)
+    for mask in draw_folds(labels, folds, seed):
+        solutions = _ridge_path(features[~mask], labels[~mask], classes, penalties)
         for i, (weight, bias) in enumerate(solutions):
-            answers = features[~mine].double() @ weight.mT + bias
-            right[i] += (answers.argmax(1) == labels[~mine]).sum().cpu()
+            answers = features[mask].double() @ weight.mT + bias
+            right[i] += (answers.argmax(1) == labels[mask]).sum().cpu()
     best = int(right.argmax())
     (solution,) = _ridge_path(features, labels, classes, penalties[best : best + 1])
     return _linear(*(t.to(features) for t in solution))
@@ -194,7 +191,7 @@ class ChosenHead(ClosedFormHead):
     def make(cls, latents: Latents, options: HeadOptions, seed: int) -> Head:
         begin = time.perf_counter()
         labels = latents.store.labels.cpu()
-        held = fold_of(labels, most_folds(labels, PARTS), seed) == 0
+        held = draw_folds(labels, PARTS, seed)[0]
         candidates, accuracies, sizes = candidates_for(latents.shape), {}, {}
         for name, (kind, own) in candidates.items():
             head = kind.solve(latents, ~held, own, seed).eval()
