@@ -137,7 +137,7 @@ class _Polynomials(HeadSum):
 
     def write(self, index: int, mean: Tensor, spread: Tensor) -> str:
         layer = self.head.polynomials
-        matrix = layer.coefficients if isinstance(layer, PolynomialLayer) else layer.dense()
+        matrix = layer.coefficients
         row = matrix[index].detach()
         # A block layer is folded to shift 0 and scale 1, a shared one to none.
         text = written(row, float(layer.bias[index].detach()), row * spread, self.terms)

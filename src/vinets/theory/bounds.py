@@ -162,7 +162,7 @@ def encode_polynomials(polynomials: Polynomials) -> InExEncoding:
         return encode(polynomials.terms, polynomials.coefficients, polynomials.constants)
     if isinstance(polynomials, PolynomialLayer | BlockPolynomialLayer):
         plain = polynomials.folded()  # a copy with the normalisation in its weights
-        weight = plain.weight if isinstance(plain, PolynomialLayer) else plain.dense()
+        weight = plain.coefficients
         return encode(plain.monomials.terms, weight, plain.bias)
     accepted = "a PolynomialLayer, BlockPolynomialLayer, SharedPolynomials or InExEncoding"
     raise parameter_error("encode_polynomials", "polynomials", accepted, type(polynomials).__name__)
