@@ -194,6 +194,9 @@ class FeatureHead(Head):
     def parts(self) -> dict[str, int]:
         return {"linear": parameter_count(self.norm, self.linear)}
 
+    def config(self) -> dict[str, Any]:
+        return {"classes": self.linear.out_features, "normalized": self.norm is not None}
+
 
 class ClosedFormHead(Head):
     """Base of kinds whose weights are solved for; the head itself may be of another kind."""

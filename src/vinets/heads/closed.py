@@ -29,6 +29,7 @@ from vinets.heads.base import (
 from vinets.heads.class_distances import DistanceHead, draw_folds
 from vinets.heads.facts import ClosedForms
 from vinets.heads.linear import LinearHead, PooledHead
+from vinets.heads.pieces import linear_of
 from vinets.heads.vanishing import (
     VanishingHead,
     VanishingOptions,
@@ -75,7 +76,7 @@ def fit_ridge(
             right[i] += (answers.argmax(1) == labels[mask]).sum().cpu()
     best = int(right.argmax())
     (solution,) = _ridge_path(features, labels, classes, penalties[best : best + 1])
-    return _linear(*(t.to(features) for t in solution))
+    return linear_of(*(t.to(features) for t in solution))
 
 
 def _ridge_path(
@@ -111,14 +112,7 @@ def fit_lda(features: Tensor, labels: Tensor, classes: int) -> nn.Linear:
     weight, bias = torch.from_numpy(model.coef_), torch.from_numpy(model.intercept_)
     if len(weight) == 1:  # for two classes scikit-learn gives the difference alone
         weight, bias = torch.cat([-weight / 2, weight / 2]), torch.cat([-bias / 2, bias / 2])
-    return _linear(weight.to(features), bias.to(features))
-
-
-def _linear(weight: Tensor, bias: Tensor) -> nn.Linear:
-    """Make a linear layer of a weight (K, D) and a bias (K,)."""
-    linear = nn.utils.skip_init(nn.Linear, *weight.mT.shape)  # draws no random numbers
-    linear.weight, linear.bias = nn.Parameter(weight.contiguous()), nn.Parameter(bias)
-    return linear
+    return linear_of(weight.to(features), bias.to(features))
 
 
 # --- heads ------------------------------------------------------------------------------------

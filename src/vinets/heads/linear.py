@@ -32,11 +32,7 @@ class _LinearOn(FeatureHead):
         self.linear = nn.Linear(inputs, classes)
 
     def config(self) -> dict[str, Any]:
-        return {
-            "inputs": self.linear.in_features,
-            "classes": self.linear.out_features,
-            "normalized": self.norm is not None,
-        }
+        return super().config() | {"inputs": self.linear.in_features}
 
 
 class LinearHead(_LinearOn):

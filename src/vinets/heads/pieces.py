@@ -159,6 +159,13 @@ class LinearPath(nn.Module):
         return self.out(h.flatten(1) / self.scale)
 
 
+def linear_of(weight: Tensor, bias: Tensor) -> nn.Linear:
+    """Make a linear layer of a weight (K, D) and a bias (K,), without random numbers."""
+    linear = nn.utils.skip_init(nn.Linear, *weight.mT.shape, device=weight.device)
+    linear.weight, linear.bias = nn.Parameter(weight.contiguous()), nn.Parameter(bias)
+    return linear
+
+
 @torch.no_grad()
 def folded_linear(norm: nn.BatchNorm1d, linear: nn.Linear) -> nn.Linear:
     """Return batch normalisation followed by a linear layer as one linear layer."""
