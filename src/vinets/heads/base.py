@@ -61,8 +61,7 @@ class Head(nn.Module, ABC):
     """Base of all heads: latents (B, C, P) to logits (B, K).
 
     A subclass with a ``kind`` of its own is a head that all of vinets knows from then on: files,
-    tables, theory, and, where it has :meth:`make`, ``vinets.build(head=kind)`` and the command
-    line.
+    tables, theory, and, if it can be built, ``vinets.build(head=kind)`` and the command line.
     """
 
     kind: ClassVar[str]  # one word, in files and on the command line
@@ -111,16 +110,9 @@ class Head(nn.Module, ABC):
     ) -> Head:
         """Make an untrained head for latents, with its :attr:`facts`.
 
-        Parameters
-        ----------
-        latents : Latents
-            Latents of training data behind the cut; :func:`vinets.collect` collects them.
-        options : HeadOptions or None, default=None
-            An object of the class :attr:`Options`; None takes the defaults.
-        seed : int, default=0
-            The seed of every draw. The same seed gives the same head, whatever was made before.
-        progress : Progress or None, default=None
-            Hears of long steps.
+        They are those of training data behind the cut, which :func:`vinets.collect` collects; the
+        options are an object of the class :attr:`Options`. The same seed gives the same head,
+        whatever was made before. Progress hears of long steps.
         """
         begin = time.perf_counter()
         with seeded(seed):
@@ -144,17 +136,11 @@ class Head(nn.Module, ABC):
         return copy.deepcopy(self)
 
     def split(self) -> tuple[Callable[[Tensor], Tensor], nn.Module] | None:
-        """Return what training never changes, latents to variables, and the module behind it.
-
-        None where there is nothing of the kind. With it, the first part can be computed once.
-        """
+        """Return what training never changes, to be computed once, and the module behind it."""
         return None
 
     def last_layer(self) -> LastLayer | None:
-        """Return the linear layer behind features that stay as they are, if there is one.
-
-        It can be trained alone.
-        """
+        """Return the linear layer behind features that stay, if there is one, to train it alone."""
         return None
 
     @property

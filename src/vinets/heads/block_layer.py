@@ -150,20 +150,14 @@ class BlockPolynomialLayer(MonomialLayer):
         return matrix
 
     def parts(self) -> dict[str, int]:
-        """Count integer indices of monomials and blocks, and coefficients."""
         indices = self.indices() + sum(self.sizes)
         blocks = sum(block.numel() for block in self.blocks)
         count = blocks + len(self.lead) + len(self.bias) + 2 * len(self.monomials.terms)
         return {"monomials": indices, "coefficients": count}
 
     def config(self) -> dict[str, object]:
-        """Return the arguments that make the layer again, apart from its state."""
-        return {
-            "kind": "blocks",
-            "n_variables": self.monomials.terms.n_variables,
-            "counts": list(self.counts),
-            "sizes": list(self.sizes),
-        }
+        facts = {"kind": "blocks", "n_variables": self.monomials.terms.n_variables}
+        return facts | {"counts": list(self.counts), "sizes": list(self.sizes)}
 
 
 def _unpad(layer: BlockPolynomialLayer, state: dict[str, Tensor], prefix: str, _: Any) -> None:

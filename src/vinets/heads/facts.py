@@ -11,8 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from vinets.heads.block_layer import BlockPolynomialLayer
-from vinets.heads.polynomial_layer import PolynomialLayer
+from vinets.heads.polynomial_layer import MonomialLayer
 
 
 @dataclass(frozen=True)
@@ -45,17 +44,15 @@ class VanishingFacts:
 
 @torch.no_grad()
 def class_means(
-    layer: PolynomialLayer | BlockPolynomialLayer, parts: Iterable[tuple[Tensor, Tensor]]
+    layer: MonomialLayer, parts: Iterable[tuple[Tensor, Tensor]]
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Average absolute values and squares of polynomials on every class, (K, N) each.
 
     ``parts`` are points (B, ..., n) in the variables of the layer with their labels (B,). The third
     result counts the points of every class, (K,).
     """
-    counts = layer.counts
-    assert counts is not None  # a layer of generators
-    classes, layer = len(counts), layer.eval()
-    device = layer.bias.device
+    assert layer.counts is not None  # a layer of generators
+    classes, layer, device = len(layer.counts), layer.eval(), layer.bias.device
     sums = torch.zeros(2, classes, len(layer.bias), dtype=torch.float64, device=device)
     seen = torch.zeros(classes, dtype=torch.float64, device=device)
     for points, labels in parts:
@@ -71,16 +68,13 @@ def class_means(
 
 @torch.no_grad()
 def measure_vanishing(
-    layer: PolynomialLayer | BlockPolynomialLayer,
-    parts: Iterable[tuple[Tensor, Tensor]],
-    psi: float | None = None,
+    layer: MonomialLayer, parts: Iterable[tuple[Tensor, Tensor]], psi: float | None = None
 ) -> VanishingFacts:
     """Measure how the polynomials of a layer vanish on points; see :func:`class_means`.
 
     Classes without a point do not count.
     """
-    means, squares, seen = class_means(layer, parts)
-    owners = layer.owners
+    (means, squares, seen), owners = class_means(layer, parts), layer.owners
     assert owners is not None
     columns = (seen[owners] > 0).nonzero()[:, 0]
     owners = owners[columns]
@@ -89,8 +83,7 @@ def measure_vanishing(
     others[owners, torch.arange(len(columns), device=others.device)] = 0
     other = (means[:, columns] * others).sum(0) / others.sum(0).clamp_min(1)
     present = means[seen > 0][:, columns].min(0).values
-    mean_square, satisfied = None, None
-    leading = layer.leading_coefficients()
+    mean_square, satisfied, leading = None, None, layer.leading_coefficients()
     if leading is not None:
         # A polynomial whose leading term was dropped has no such mean square, and cannot satisfy.
         monic = squares[owners, columns] / leading[columns].square()
@@ -186,8 +179,7 @@ class BuildFacts:
         return sum(self.parts.values())
 
     def __str__(self) -> str:
-        channels, positions = self.latent_shape
-        explained = self.explained_variance
+        (channels, positions), explained = self.latent_shape, self.explained_variance
         found, kept = self.generators_found, self.generators_kept
         lines = [
             f"cut at {self.cut}, head {self.head}: {channels} channels at {positions} positions"

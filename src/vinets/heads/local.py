@@ -84,14 +84,8 @@ class LocalOptions(GeneratorOptions):
 class LocalPolynomials(PolynomialHead):
     """Polynomials of the descriptors at every position, summed with spatial weights.
 
-    Parameters
-    ----------
-    projection : Projection or None
-        From the ``C`` channels to ``q`` components; their tanh are variables too.
-    polynomials : PolynomialLayer
-        In the ``C`` channels, the ``q`` components, or first those and then these.
-    channels : bool, default=True
-        Whether the channels themselves are variables.
+    Their variables are the ``C`` channels, tanh of the components that a projection makes of these,
+    or first those and then these, if ``channels`` are to be variables next to components.
     """
 
     local = True
@@ -128,7 +122,15 @@ class LocalPolynomials(PolynomialHead):
         forms = self.projection is None and layer.monomials.variables_only
         # For one image, turning the spatial weights around would cost more than it saves.
         if forms and layer.plain and len(latents) > 1 and not self.training and in_use():
-            return self._sums_of_forms(latents)
+            spatial = self.spatial.weight.mT.contiguous()  # channels stay first
+            weight, bias = layer.weight, layer.bias[:, None]
+
+            def sums(part: Tensor) -> Tensor:
+                h = self.rescale(part)
+                values = torch.baddbmm(bias, weight.expand(len(h), -1, -1), h)
+                return layer.activated(values).mul_(spatial).sum(-1)
+
+            return by_parts(sums, latents, spatial.numel())
         return _sums(layer, self.spatial, latents, lambda z: layer.scaled(self.variables(z)))
 
     def split(self) -> tuple[Callable[[Tensor], Tensor], nn.Module] | None:
@@ -143,18 +145,6 @@ class LocalPolynomials(PolynomialHead):
 
         sums = _Sums(layer, self.spatial, (lambda m: m) if few else layer.scaled)
         return front, LastLayer(sums, self.norm, self.linear)
-
-    def _sums_of_forms(self, latents: Tensor) -> Tensor:
-        """Return the sums of polynomials of degree 1 for inference: channels stay first."""
-        layer, spatial = self.polynomials, self.spatial.weight.mT.contiguous()
-        weight, bias = layer.weight, layer.bias[:, None]
-
-        def sums(part: Tensor) -> Tensor:
-            h = self.rescale(part)
-            values = torch.baddbmm(bias, weight.expand(len(h), -1, -1), h)
-            return layer.activated(values).mul_(spatial).sum(-1)
-
-        return by_parts(sums, latents, spatial.numel())
 
     def parts(self) -> dict[str, int]:
         counts = super().parts()
@@ -208,41 +198,6 @@ def _sums(
     return spatial.of_forms(m, *affine, SLOPES[layer.activation])
 
 
-class LocalHead(GeneratorHead, LocalPolynomials):
-    """The local head whose polynomials vanish on the classes."""
-
-    kind, label = "local", "VI-Net"
-    Options = LocalOptions
-    rivals = ("linear", "pooled", "mlp", "local-random", "local-same-degrees", "local-relu")
-
-    @classmethod
-    def find_variables(cls, latents: Latents, options: LocalOptions, seed: int) -> Variables:
-        """Take the channels at one position of every example, drawn at random, and project them."""
-
-        def find() -> Variables:
-            begin = time.perf_counter()
-            rescale = Rescale.fit(latents.store)
-            h = descriptors(latents, rescale, seed)
-            n, projection, explained = options.components, None, None
-            if n is not None and n < h.shape[1]:
-                projection, explained = project(lambda: [h], n, options.pca, "unit", seed)
-            points = local_variables(h, projection, channels=False).detach()
-            labels = latents.store.labels.to(points.device)
-            seconds = time.perf_counter() - begin
-            return Variables(rescale, projection, points, labels, explained, seconds)
-
-        key = cls.kind, options.components, options.pca, seed
-        return latents.once("variables", key, find)
-
-    @classmethod
-    def shape_of(cls, latents: Latents, options: LocalOptions) -> dict[str, Any]:
-        return {"positions": latents.shape[1]}
-
-    @classmethod
-    def latent_defaults(cls, options: Any) -> dict[str, Any]:
-        return {}
-
-
 def local_variables(h: Tensor, projection: nn.Module | None, channels: bool) -> Tensor:
     """Return the variables of the polynomials for rescaled descriptors ``h`` (..., C)."""
     if projection is None:
@@ -262,3 +217,34 @@ def descriptors(latents: Latents, rescale: Rescale, seed: int) -> Tensor:
         parts.append(rescale(values)[torch.arange(len(at), device=at.device), :, at])
         start += len(values)
     return torch.cat(parts)
+
+
+def find_local(latents: Latents, options: LocalOptions, seed: int) -> Variables:
+    """Take the channels at one position of every example, drawn at random, and project them."""
+
+    def find() -> Variables:
+        begin = time.perf_counter()
+        rescale = Rescale.fit(latents.store)
+        h = descriptors(latents, rescale, seed)
+        n, projection, explained = options.components, None, None
+        if n is not None and n < h.shape[1]:
+            projection, explained = project(lambda: [h], n, options.pca, "unit", seed)
+        points = local_variables(h, projection, channels=False).detach()
+        facts = latents.store.labels.to(points.device), explained, time.perf_counter() - begin
+        return Variables(rescale, projection, points, *facts, {"positions": latents.shape[1]})
+
+    key = options.kind, options.components, options.pca, seed
+    return latents.once("variables", key, find)
+
+
+class LocalHead(GeneratorHead, LocalPolynomials):
+    """The local head whose polynomials vanish on the classes."""
+
+    kind, label = "local", "VI-Net"
+    Options = LocalOptions
+    rivals = ("linear", "pooled", "mlp", "local-random", "local-same-degrees", "local-relu")
+    find_variables = staticmethod(find_local)
+
+    @classmethod
+    def latent_defaults(cls, options: Any) -> dict[str, Any]:
+        return {}

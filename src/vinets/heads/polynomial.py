@@ -32,7 +32,7 @@ class PolynomialHead(FeatureHead):
         self,
         rescale: Rescale,
         projection: Projection | None,
-        polynomials: PolynomialLayer | BlockPolynomialLayer,
+        polynomials: MonomialLayer,
         classes: int,
         *,
         path: LinearPath | None = None,
@@ -69,9 +69,7 @@ class PolynomialHead(FeatureHead):
         return super().last_layer() if self.path is None else None
 
     @classmethod
-    def like(
-        cls, head: PolynomialHead, polynomials: PolynomialLayer | BlockPolynomialLayer
-    ) -> Self:
+    def like(cls, head: PolynomialHead, polynomials: MonomialLayer) -> Self:
         """Make an untrained head with other polynomials behind the same variables."""
         inputs = copy.deepcopy(head.rescale), copy.deepcopy(head.projection)
         arguments = head.arguments() | {"path": None if head.path is None else head.path.like()}
@@ -119,9 +117,7 @@ class PolynomialHead(FeatureHead):
         return head
 
 
-def _polynomials_from(
-    config: Mapping[str, Any], state: Mapping[str, Tensor]
-) -> PolynomialLayer | BlockPolynomialLayer:
+def _polynomials_from(config: Mapping[str, Any], state: Mapping[str, Tensor]) -> MonomialLayer:
     """Make the polynomial layer of the shapes that ``config`` and ``state`` tell."""
     options = dict(config)
     kind, n_variables = options.pop("kind"), options.pop("n_variables")

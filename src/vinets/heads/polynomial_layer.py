@@ -119,6 +119,7 @@ class MonomialLayer(SizeWatch, nn.Module, ABC):
 
     weight: nn.Parameter
     bias: nn.Parameter
+    activation: str  # what is applied to the values, a key of SLOPES
 
     shift: Tensor | None
     scale: Tensor | None
@@ -219,6 +220,14 @@ class MonomialLayer(SizeWatch, nn.Module, ABC):
     @abstractmethod
     def folded(self) -> Self:
         """Return a layer of plain coefficients and a bias with the same outputs."""
+
+    @abstractmethod
+    def parts(self) -> dict[str, int]:
+        """Count parameters, and apart from them the indices of the monomials."""
+
+    @abstractmethod
+    def config(self) -> dict[str, object]:
+        """Return the arguments that make the layer again, apart from its state."""
 
     def watch(self, y: Tensor) -> Tensor:
         """Keep the mean squares over positions of values (B, ..., N) where training asks."""
@@ -416,7 +425,6 @@ class PolynomialLayer(MonomialLayer):
         return plain
 
     def parts(self) -> dict[str, int]:
-        """Count parameters, and apart from them the indices of the monomials."""
         stored = [self.weight, self.bias, self.shift, self.scale]
         count = sum(t.numel() for t in stored if t is not None)
         if self.norm is not None:
@@ -424,7 +432,6 @@ class PolynomialLayer(MonomialLayer):
         return {"monomials": self.indices(), "coefficients": count}
 
     def config(self) -> dict[str, object]:
-        """Return the arguments that make the layer again, apart from its state."""
         return {
             "kind": "shared",
             "n_variables": self.monomials.terms.n_variables,

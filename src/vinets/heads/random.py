@@ -61,7 +61,7 @@ class _Drawn(PolynomialHead):
         head = build_like(latents, options.like, seed)
         assert isinstance(head, PolynomialHead)  # its options are those of a head of generators
         own, terms = head.polynomials, cls.terms_of(head, options, seed)
-        layer: PolynomialLayer | BlockPolynomialLayer
+        layer: MonomialLayer
         if isinstance(own, BlockPolynomialLayer):  # the same blocks, of other monomials
             columns = [own.get_buffer(f"columns_{k}").cpu() for k in range(len(own.sizes))]
             layer = BlockPolynomialLayer(terms, columns, own.leading.cpu(), own.counts)
