@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-from vinets.heads.polynomial_layer import affine_of
+from vinets.heads.polynomial_layer import MonomialLayer, affine_of
 from vinets.latent.pca import Projection
 from vinets.latent.rescale import Rescale
 

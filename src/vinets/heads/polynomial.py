@@ -14,7 +14,7 @@ from vinets.heads import pieces
 from vinets.heads.base import FeatureHead, LastLayer
 from vinets.heads.block_layer import BlockPolynomialLayer
 from vinets.heads.pieces import HeadMaps, LinearMap, LinearPath
-from vinets.heads.polynomial_layer import Monomials, PolynomialLayer
+from vinets.heads.polynomial_layer import MonomialLayer, Monomials, PolynomialLayer
 from vinets.latent.pca import Projection
 from vinets.latent.rescale import Rescale
 

@@ -122,8 +122,8 @@ class ProductsHead(SizeWatch, UnitsHead):
         rank, count = rank_of(shape, options.spatial_rank), MAX_PRODUCTS
         if options.parameters is not None:
             count = fitting(shape, classes, rank, factors, options.parameters)
-        sizes = {"count": count, "rank": rank, "factors": factors}
-        head = cls(*shape, classes, **sizes, offset=options.offset)
+        form: Any = {"rank": rank, "factors": factors, "offset": options.offset}
+        head = cls(*shape, classes, count=count, **form)
         more: dict[str, Any] = {}
         if options.start == "ideal":
             start = factored_generators(latents, options, seed).first(count)

@@ -18,7 +18,7 @@ from vinets.heads.base import build_like
 from vinets.heads.block_layer import BlockPolynomialLayer
 from vinets.heads.local import LocalOptions, LocalPolynomials
 from vinets.heads.polynomial import PolynomialHead
-from vinets.heads.polynomial_layer import PolynomialLayer
+from vinets.heads.polynomial_layer import MonomialLayer, PolynomialLayer
 from vinets.heads.vanishing import BaselineOptions, GlobalPolynomials
 from vinets.latent.collect import Latents
 
@@ -62,12 +62,13 @@ class _Drawn(PolynomialHead):
         assert isinstance(head, PolynomialHead)  # its options are those of a head of generators
         own, terms = head.polynomials, cls.terms_of(head, options, seed)
         layer: MonomialLayer
-        if isinstance(own, BlockPolynomialLayer):  # the same blocks, of other monomials
-            columns = [own.get_buffer(f"columns_{k}").cpu() for k in range(len(own.sizes))]
-            layer = BlockPolynomialLayer(terms, columns, own.leading.cpu(), own.counts)
-        else:
+        if isinstance(own, PolynomialLayer):
             form: Any = {"normalized": own.norm is not None, "activation": cls.activation}
             layer = PolynomialLayer(terms, len(own.bias), **form)
+        else:  # the same blocks, of other monomials
+            assert isinstance(own, BlockPolynomialLayer)
+            columns = [own.get_buffer(f"columns_{k}").cpu() for k in range(len(own.sizes))]
+            layer = BlockPolynomialLayer(terms, columns, own.leading.cpu(), own.counts)
         layer.draw(torch.Generator().manual_seed(seed))
         moments = own.moments()
         if terms is not own.monomials.terms:

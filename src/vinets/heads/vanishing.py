@@ -30,7 +30,7 @@ from vinets.heads.block_layer import BlockPolynomialLayer
 from vinets.heads.facts import Pictures, class_means, measure_vanishing
 from vinets.heads.pieces import HeadMaps, LinearMap, LinearPath
 from vinets.heads.polynomial import PolynomialHead
-from vinets.heads.polynomial_layer import PolynomialLayer
+from vinets.heads.polynomial_layer import MonomialLayer, PolynomialLayer
 from vinets.latent.collect import Latents
 from vinets.latent.pca import Projection, fit_pca
 from vinets.latent.rescale import Rescale
@@ -348,7 +348,8 @@ class GeneratorHead(PolynomialHead):
     def build(
         cls, latents: Latents, options: Any = None, seed: int = 0, progress: Progress | None = None
     ) -> Head:
-        options = (options or cls.Options()).for_classes(latents.n_classes)
+        chosen: Any = options or cls.Options()
+        options = chosen.for_classes(latents.n_classes)
         # The latents keep the generators for make().
         variables = cls.find_variables(latents, options, seed)
         find_generators(latents, variables, options, seed, progress)
@@ -374,7 +375,7 @@ class GeneratorHead(PolynomialHead):
         layer = layer.to(points.device)
         means, _, _ = class_means(layer, [(points, labels)])
         vanishing = measure_vanishing(layer, [(points[fit], labels[fit])], options.psi)
-        blocks = [layer.weight] if isinstance(layer, PolynomialLayer) else layer.blocks
+        blocks = layer.blocks if isinstance(layer, BlockPolynomialLayer) else [layer.weight]
         found, terms = pruned.n_generators, layer.monomials.terms
         assert layer.owners is not None  # it is a layer of generators
         pictures = Pictures(
