@@ -81,10 +81,6 @@ class ClassDistances(nn.Module):
         values: Tensor = self.monomials(wide)
         return values.to(self.forms.dtype)
 
-    def all_values(self, features: Tensor) -> Tensor:
-        """Return the monomials of many features, some at a time."""
-        return torch.cat([self.values(part) for part in features.split(4096)])
-
     def forward(self, features: Tensor) -> Tensor:
         return lengths(self.values(features), self.forms, self.offsets)
 
@@ -98,9 +94,9 @@ class ClassDistances(nn.Module):
 
     def config(self) -> dict[str, Any]:
         """Return plain JSON values; the terms are among the tensors."""
-        variables, features = self.weight.shape
-        facts = {"features": features, "variables": variables, "classes": self.classes}
-        return facts | {"shared": len(self.forms) < self.classes}
+        (variables, features), shared = self.weight.shape, len(self.forms) < self.classes
+        sizes = {"features": features, "variables": variables, "classes": self.classes}
+        return {**sizes, "shared": shared}
 
     @classmethod
     def from_config(
@@ -222,7 +218,7 @@ def standard_monomials(
     distances = ClassDistances(features.shape[1], terms, 0).to(features)
     distances.weight.copy_(projection.weight)
     distances.bias.copy_(projection.bias)
-    values = distances.all_values(features)
+    values = torch.cat([distances.values(part) for part in features.split(4096)])
     shift, scale = values.mean(0), values.var(0, correction=0).clamp_min(MIN_VARIANCE).sqrt()
     return distances, values.sub_(shift).div_(scale), (shift, scale)
 
@@ -294,7 +290,8 @@ def try_spaces(
         if held is None:
             rounds = [(~mask, values[i]) for mask, i in zip(masks, judged, strict=True)]
         else:
-            new = distances.all_values(held[0]).sub_(shift).div_(scale)
+            new = torch.cat([distances.values(part) for part in held[0].split(4096)])
+            new = new.sub_(shift).div_(scale)
             rounds = [(torch.ones_like(labels, dtype=torch.bool), new)]
         logs_of: dict[Space, list[Tensor]] = {one: [] for one in group}
         for mine, new in rounds:
@@ -356,8 +353,7 @@ def calibrate(logs: Tensor, labels: Tensor) -> tuple[float, Tensor]:
     x = logs.detach().double()
     with torch.enable_grad():
         # The logarithm of the temperature is fitted, because a temperature is positive.
-        log_t = torch.zeros((), dtype=torch.float64, device=x.device, requires_grad=True)
-        bias = torch.zeros(x.shape[1], dtype=torch.float64, device=x.device, requires_grad=True)
+        log_t, bias = (x.new_zeros(shape, requires_grad=True) for shape in ((), x.shape[1:]))
         solver = torch.optim.LBFGS(
             [log_t, bias], 1, CALIBRATION_STEPS, tolerance_grad=1e-7, line_search_fn="strong_wolfe"
         )
@@ -406,9 +402,8 @@ class DistanceHead(ClosedFormHead):
         return head
 
     def forward(self, latents: Tensor) -> Tensor:
-        # Logarithms of rounded sums of squares would be rough.
-        logs = self.distance(latents).log()
-        return self.bias - self.temperature * logs.to(self.bias.dtype)
+        logs = self.distance(latents).log().to(self.bias.dtype)
+        return self.bias - self.temperature * logs
 
     def distance(self, latents: Tensor) -> Tensor:
         """Return K of every class (B, classes), 1 or more."""
@@ -434,9 +429,8 @@ class DistanceHead(ClosedFormHead):
             layer.weight.copy_(rows)
             layer.bias.copy_(d.offsets.flatten())
         # log(1 + |p|^2) has slope 1 at most in the length of p: a row of that norm bounds it.
-        size = rows.shape[1]
-        mean = torch.full((size,), size**-0.5).to(rows)
-        final = self.temperature.abs() * torch.block_diag(*[mean[None]] * d.classes)
+        row = rows.new_full((1, rows.shape[1]), rows.shape[1] ** -0.5)
+        final = self.temperature.abs() * torch.block_diag(*[row] * d.classes)
         first = LinearMap("projection", d.weight, averaged=shape[1])
         return HeadMaps(
             (first,), LinearMap("distances", final), PolynomialMap(layer, final, reach=1.0)

@@ -84,14 +84,11 @@ def _ridge_path(
 ) -> list[tuple[Tensor, Tensor]]:
     """Solve for weight and bias of every penalty by factoring the smaller Gram matrix once."""
     x = features.double()
-    mean = x.mean(0)
-    x = x - mean
     y = F.one_hot(labels, classes).to(x) * 2 - 1
-    centre = y.mean(0)
-    y = y - centre
+    mean, centre = x.mean(0), y.mean(0)
+    x, y = x - mean, y - centre
     m, width = x.shape
-    unit = x.square().sum() / width
-    wide = width > m
+    unit, wide = x.square().sum() / width, width > m
     squares, vectors = torch.linalg.eigh(x @ x.mT if wide else x.mT @ x)
     turned = vectors.mT @ (y if wide else x.mT @ y)
     solutions = []

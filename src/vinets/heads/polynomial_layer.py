@@ -67,13 +67,12 @@ class Monomials(nn.Module):
         if self.variables_only:
             return z
         columns = z.reshape(-1, z.shape[-1]).mT.contiguous()  # (n, m): gathers copy whole rows
-        level = columns.index_select(0, self.get_buffer("variable_1"))
-        levels = [level]
+        levels = [columns.index_select(0, self.get_buffer("variable_1"))]
         for degree in range(2, self.depth + 1):
             parent = levels[-1].index_select(0, self.get_buffer(f"parent_{degree}"))
             factor = columns.index_select(0, self.get_buffer(f"variable_{degree}"))
             levels.append(parent * factor)
-        values = torch.cat(levels) if len(levels) > 1 else level
+        values = torch.cat(levels) if len(levels) > 1 else levels[0]
         if self.outputs is not None:
             values = values.index_select(0, self.outputs)
         return values.mT.reshape(*z.shape[:-1], len(self.terms))
@@ -120,7 +119,6 @@ class MonomialLayer(SizeWatch, nn.Module, ABC):
     weight: nn.Parameter
     bias: nn.Parameter
     activation: str  # what is applied to the values, a key of SLOPES
-
     shift: Tensor | None
     scale: Tensor | None
     counts: tuple[int, ...] | None  # polynomials of every class, which stand class by class
@@ -143,8 +141,7 @@ class MonomialLayer(SizeWatch, nn.Module, ABC):
     def moments(self) -> tuple[Tensor, Tensor]:
         """Return mean and standard deviation in float64, to fold; 0 and 1 where there are none."""
         if self.shift is None or self.scale is None:
-            device = next(self.parameters()).device
-            ones = torch.ones(len(self.monomials.terms), dtype=torch.float64, device=device)
+            ones = self.weight.new_ones(len(self.monomials.terms), dtype=torch.float64)
             return torch.zeros_like(ones), ones
         return self.shift.double(), self.scale.double()
 
@@ -189,28 +186,23 @@ class MonomialLayer(SizeWatch, nn.Module, ABC):
         owners, lead = self.owners, self.leading_coefficients()
         if owners is None or lead is None:
             raise ValueError("these polynomials are not known as generators of classes.")
-        plain = self.folded()
+        plain, terms = self.folded(), self.monomials.terms
         table, constants = plain.coefficients.double(), plain.bias.double()
-        rows = [tuple(row.tolist()) for block in self.monomials.terms.blocks for row in block]
-        names = tuple(f"x{i}" for i in range(self.monomials.terms.n_variables))
-        generators = []
+        rows = [tuple(row.tolist()) for block in terms.blocks for row in block]
+        names, generators = tuple(f"x{i}" for i in range(terms.n_variables)), []
         for j in (owners == label).nonzero()[:, 0].tolist():
             factor = 1 / float(lead[j]) if lead[j] else 1.0
             values = [factor * c for c in table[j].tolist()]
             used = [i for i in reversed(range(len(rows))) if values[i]]
             first = int(self.leading[j]) if self.leading is not None else -1
             used.sort(key=lambda i: i != first)  # the leading term comes first
-            terms = (*(rows[i] for i in used), ())
             coefficients = (*(values[i] for i in used), factor * float(constants[j]))
-            generators.append(Polynomial(terms, coefficients, names))
+            generators.append(Polynomial((*(rows[i] for i in used), ()), coefficients, names))
         return generators
 
     @abstractmethod
     def leading_coefficients(self) -> Tensor | None:
-        """Return coefficients (N,) of the leading terms in float64, 0 where one was dropped.
-
-        None without leading terms.
-        """
+        """Return those (N,) of the leading terms in float64, if known; 0 where one was dropped."""
 
     @property
     @abstractmethod
@@ -299,9 +291,9 @@ class PolynomialLayer(MonomialLayer):
         """
         form: Any = {"masked": sparse, "normalized": normalized, "activation": activation}
         form["leading"] = polynomials.leading is not None
-        layer = cls(polynomials.terms, len(polynomials), **form)
         if classes is not None:
-            layer.counts = tuple(torch.bincount(polynomials.owners, minlength=classes).tolist())
+            form["counts"] = torch.bincount(polynomials.owners, minlength=classes).tolist()
+        layer = cls(polynomials.terms, len(polynomials), **form)
         if layer.leading is not None and polynomials.leading is not None:
             layer.leading.copy_(polynomials.leading)
         mean, std = (m.double().cpu() for m in moments)
