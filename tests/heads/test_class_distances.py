@@ -25,12 +25,11 @@ from vinets.heads.class_distances import (
 from vinets.testing.heads import HeadContract
 
 
-def drawn(features: int = 6, classes: int = 3, shared: bool = False) -> ClassDistances:
-    made = ClassDistances(features, products_of(3, 2, 2), classes, shared=shared)
-    for name, buffer in made.named_buffers():
+def drawn(*, shared: bool = False) -> ClassDistances:
+    made = ClassDistances(6, products_of(3, 2, 2), 3, shared=shared)
+    for buffer in made.buffers():
         if buffer.is_floating_point():
             buffer.copy_(0.5 * torch.randn(buffer.shape))
-            assert name
     return made
 
 
@@ -45,7 +44,6 @@ class TestSharedDistances(HeadContract):
 
 
 def test_logits_are_logarithms_of_distances():
-    torch.manual_seed(0)
     head = DistanceHead(drawn()).double()
     latents = torch.randn(5, 6, 4, dtype=torch.float64)
     with torch.no_grad():
@@ -56,7 +54,6 @@ def test_logits_are_logarithms_of_distances():
 
 
 def test_distances_are_sums_of_squared_polynomials():
-    torch.manual_seed(0)
     one = drawn().double()
     features = torch.randn(4, 6, dtype=torch.float64)
     z = torch.tanh(features @ one.weight.mT + one.bias)
@@ -72,6 +69,9 @@ def digits() -> tuple[torch.Tensor, torch.Tensor]:
     return torch.from_numpy(X / 16).double(), torch.from_numpy(y)
 
 
+LINE, SQUARE = Space(2, shrink=1.0), Space(2, 2, 2, shrink=0.0, epsilon=0.01)
+
+
 def curves(count: int, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
     """A circle and a ring around it: no line, and no mean, tells them apart."""
     generator = torch.Generator().manual_seed(seed)
@@ -84,7 +84,6 @@ def curves(count: int, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
 
 def test_forms_give_the_sum_over_eigenvectors():
     # K = 1 + sum of p_i^2 / (lambda_i + epsilon), as the documentation says
-    torch.manual_seed(0)
     values, labels = torch.randn(60, 5, dtype=torch.float64), torch.arange(3).repeat(20)
     forms, offsets = class_forms(class_moments(values, labels, 3), 0.0, 0.1)
     new = torch.randn(7, 5, dtype=torch.float64)
@@ -117,11 +116,10 @@ def test_a_shared_covariance_of_degree_one_is_linear_discriminant_analysis(digit
 
 def test_cross_validation_chooses_degree_two_where_one_does_not_tell_circles():
     points, labels = curves(200)
-    line, square = Space(2, shrink=1.0), Space(2, 2, 2, shrink=0.0, epsilon=0.01)
-    tried = try_spaces(points, labels, [line, square], 2)
-    assert choose_space(tried).space == square
+    tried = try_spaces(points, labels, [LINE, SQUARE], 2)
+    assert choose_space(tried).space == SQUARE
     accuracies = {one.space: one.accuracy for one in tried}
-    assert accuracies[line] < 0.7 and accuracies[square] > 0.97
+    assert accuracies[LINE] < 0.7 and accuracies[SQUARE] > 0.97
 
 
 def test_classes_that_share_a_covariance_share_its_matrix():
@@ -136,9 +134,8 @@ def test_held_points_judge_in_place_of_folds():
     # told the wrong way round, they choose what does worst
     points, labels = curves(200)
     new, truth = curves(100, seed=1)
-    line, square = Space(2, shrink=1.0), Space(2, 2, 2, shrink=0.0, epsilon=0.01)
-    for answer, best in ((truth, square), (1 - truth, line)):
-        tried = try_spaces(points, labels, [line, square], 2, held=(new, answer))
+    for answer, best in ((truth, SQUARE), (1 - truth, LINE)):
+        tried = try_spaces(points, labels, [LINE, SQUARE], 2, held=(new, answer))
         assert choose_space(tried).space == best
 
 
