@@ -73,7 +73,6 @@ def test_a_line_is_a_product_with_a_constant(vectors, monkeypatch):
 def test_they_are_small_on_their_class(vectors, start, h):
     values = products_of(start, h).abs()
     own = vectors.store.labels[:, None] == start.owners
-    assert (values[own].mean() < values[~own].mean()).all()
     inside, outside = ((values * one).sum(0) / one.sum(0) for one in (own, ~own))
     assert (inside < outside).double().mean() > 0.9
 
@@ -126,10 +125,8 @@ def test_the_first_products_are_those_that_are_given():
     weight, gain = torch.randn(2, 3, 4), torch.tensor([[0.5, 0.0, 1.0], [0.7, 1.0, 0.2]])
     bias, owners = torch.randn(2, 3), torch.tensor([1, 1, 0])
     head.start_from(weight, gain, bias, owners)
-    rows, *others = (
-        p.detach().unflatten(0, (2, 5))
-        for p in (head.forms.weight, head.forms.gain, head.forms.bias)
-    )
+    trained = head.forms.weight, head.forms.gain, head.forms.bias
+    rows, *others = (p.detach().unflatten(0, (2, 5)) for p in trained)
     weight[0, 1] = before[0, 1]  # a constant factor keeps a direction to move into
     assert torch.equal(rows[:, :3], weight) and torch.equal(rows[:, 3:], before[:, 3:])
     assert torch.equal(others[0][:, :3], gain) and torch.equal(others[1][:, :3], bias)
