@@ -21,7 +21,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self, TypeAlias
+from itertools import combinations_with_replacement
+from typing import Any, NamedTuple, Self, TypeAlias
 
 import numpy as np
 import torch
@@ -111,7 +112,7 @@ class ClassDistances(nn.Module):
 def lengths(values: Tensor, forms: Tensor, offsets: Tensor) -> Tensor:
     """Return 1 + |F_c v + b_c|^2 for values v (B, S) and every class, (B, classes).
 
-    The matrices are (classes, S, S), or (1, S, S) where all classes have the same.
+    Where all classes have the same matrix, there is one, (1, S, S).
     """
     flat = F.linear(values, forms.flatten(0, 1)).unflatten(1, forms.shape[:2])
     if len(forms) == len(offsets):
@@ -131,12 +132,9 @@ def products_of(variables: int, products: int, degree: int) -> TermSet:
     ['x0', 'x1', 'x2', 'x0^2', 'x0*x1', 'x1^2']
     """
     blocks = [np.zeros((0, 0), np.int64), np.arange(variables, dtype=np.int64)[:, None]]
-    rows = np.arange(products, dtype=np.int64)[:, None]
-    for _ in range(2, degree + 1):
-        tails = [np.arange(row[-1], products, dtype=np.int64) for row in rows]
-        repeated = np.repeat(rows, [len(tail) for tail in tails], axis=0)
-        rows = np.concatenate([repeated, np.concatenate(tails)[:, None]], axis=1)
-        blocks.append(rows)
+    for d in range(2, degree + 1):
+        rows = list(combinations_with_replacement(range(products), d))
+        blocks.append(np.array(rows, dtype=np.int64))
     return TermSet.of_blocks(variables, blocks)
 
 
@@ -155,10 +153,7 @@ class Space:
 
 
 def spaces() -> list[Space]:
-    """Return the candidates that are tried by default.
-
-    They are all components with one covariance for all classes, fewer with their own, and products.
-    """
+    """Return the default candidates: all components with one covariance, fewer, and products."""
     shapes = (
         ((512, 0, 1), (1.0,), (0.01, 0.1, 1.0)),
         ((64, 0, 1), (0.1, 0.5, 0.9, 1.0), (0.01, 0.1, 1.0)),
@@ -174,13 +169,12 @@ Moments: TypeAlias = tuple[Tensor, Tensor, Tensor]
 
 def class_moments(values: Tensor, labels: Tensor, classes: int) -> Moments:
     """Compute moments of monomials (m, S); the covariance of a single point is zero."""
-    size = values.shape[1]
     counts = torch.bincount(labels, minlength=classes)
     if int(counts.min()) == 0:
         missing = (counts == 0).nonzero()[:, 0].tolist()
         raise ValueError(f"every class needs an example. There is none of {missing[:5]}.")
-    means = values.new_zeros(classes, size, dtype=torch.float64)
-    covariances = values.new_zeros(classes, size, size, dtype=torch.float64)
+    means = values.new_zeros(classes, values.shape[1], dtype=torch.float64)
+    covariances = means.new_zeros(*means.shape, means.shape[1])
     for k in range(classes):
         means[k], covariances[k] = batch_moments(values[labels == k].double())
     return (counts / counts.sum()).to(means), means, covariances
@@ -247,8 +241,7 @@ def fit_distances(features: Tensor, labels: Tensor, space: Space, classes: int) 
     return distances
 
 
-@dataclass(frozen=True)
-class SpaceScore:
+class SpaceScore(NamedTuple):
     """A space and how well held-out points are classified in it."""
 
     space: Space

@@ -107,6 +107,7 @@ class ProductsHead(SizeWatch, UnitsHead):
             raise parameter_error("ProductsHead", "factors", "an integer from 1 to 5", factors)
         sizes = {"count": count, "rank": rank, "factors": factors}
         super().__init__(channels, positions, classes, normalized=normalized, **sizes)
+        self.lipschitz = 1.0 if factors == 1 else math.inf  # unbounded forms have no bound
         # The class that each product is to vanish on; not stored, for only training asks for it.
         self.register_buffer("owners", torch.arange(count) % classes, persistent=False)
         self.seen = []
@@ -181,10 +182,6 @@ class ProductsHead(SizeWatch, UnitsHead):
         if self.watched:  # an export is refused where a forward pass changes the module
             self.seen = []
         return super().forward(latents)
-
-    @property
-    def lipschitz(self) -> float:
-        return 1.0 if self.factors == 1 else math.inf  # a product of unbounded forms has no bound
 
     def config(self) -> dict[str, Any]:
         return super().config() | {"factors": self.factors}

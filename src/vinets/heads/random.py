@@ -48,19 +48,18 @@ class _Drawn(PolynomialHead):
     """Base of heads with as many monomials and polynomials as the generators have, but drawn."""
 
     same_degrees: ClassVar[bool] = False
+    same_terms: ClassVar[bool] = False
     activation: ClassVar[str] = "abs"
 
     @classmethod
-    def terms_of(cls, head: PolynomialHead, options: Any, seed: int) -> TermSet:
-        """Draw the monomials that stand in for those of a head of generators."""
-        degree = None if cls.same_degrees else options.degree
-        return random_terms(head.polynomials.monomials.terms, max_degree=degree, seed=seed)
-
-    @classmethod
-    def make(cls, latents: Latents, options: BaselineOptions, seed: int) -> Self:
+    def make(cls, latents: Latents, options: Any, seed: int) -> Self:
         head = build_like(latents, options.like, seed)
         assert isinstance(head, PolynomialHead)  # its options are those of a head of generators
-        own, terms = head.polynomials, cls.terms_of(head, options, seed)
+        own, terms, moments = head.polynomials, head.polynomials.monomials.terms, None
+        if not cls.same_terms:
+            degree = None if cls.same_degrees else options.degree
+            terms = random_terms(terms, max_degree=degree, seed=seed)
+            moments = term_moments(terms, points_of(head, latents, seed))
         layer: MonomialLayer
         if isinstance(own, PolynomialLayer):
             form: Any = {"normalized": own.norm is not None, "activation": cls.activation}
@@ -70,10 +69,7 @@ class _Drawn(PolynomialHead):
             columns = [own.get_buffer(f"columns_{k}").cpu() for k in range(len(own.sizes))]
             layer = BlockPolynomialLayer(terms, columns, own.leading.cpu(), own.counts)
         layer.draw(torch.Generator().manual_seed(seed))
-        moments = own.moments()
-        if terms is not own.monomials.terms:
-            moments = term_moments(terms, points_of(head, latents, seed))
-        layer.set_moments(*(m.cpu() for m in moments))
+        layer.set_moments(*(m.cpu() for m in moments or own.moments()))
         return cls.like(head, layer)
 
 
@@ -112,11 +108,8 @@ class LocalReLUHead(_Drawn, LocalPolynomials):
 
     kind, label = "local-relu", "local ReLU"
     Options = LocalBaselineOptions
+    same_terms = True
     activation = "relu"
-
-    @classmethod
-    def terms_of(cls, head: PolynomialHead, options: Any, seed: int) -> TermSet:
-        return head.polynomials.monomials.terms
 
 
 def random_terms(like: TermSet, *, max_degree: int | None = 5, seed: int = 0) -> TermSet:
@@ -125,18 +118,16 @@ def random_terms(like: TermSet, *, max_degree: int | None = 5, seed: int = 0) ->
     Degrees are drawn uniformly up to ``max_degree``; None takes the degrees of ``like``.
     """
     rng = np.random.default_rng(seed)
-    if max_degree is None:
-        counts = [len(block) for block in like.blocks]
-    else:
+    counts = [len(block) for block in like.blocks]
+    if max_degree is not None:
         counts = [0, *np.bincount(rng.integers(max_degree, size=len(like)), minlength=max_degree)]
     blocks = [np.zeros((0, 0), dtype=np.int64)]
     spare = 0  # terms that a low degree has no room for move up
     for degree in range(1, len(counts)):
         count = int(counts[degree]) + spare
         if comb(like.n_variables + degree - 1, degree) < 4 * count:  # draws would miss rare ones
-            terms = np.array(
-                list(combinations_with_replacement(range(like.n_variables), degree)), dtype=np.int64
-            )
+            every = combinations_with_replacement(range(like.n_variables), degree)
+            terms = np.array(list(every), dtype=np.int64)
         else:
             terms = np.zeros((0, degree), dtype=np.int64)
             while len(terms) < count:

@@ -218,10 +218,7 @@ class UnitsHead(FeatureHead):
         linear = parameter_count(self.spatial, self.norm, self.linear)
         return {"coefficients": parameter_count(self.forms), "linear": linear}
 
-    @property
-    def lipschitz(self) -> float:
-        """The Lipschitz constant of a unit in its forms."""
-        return 1.0
+    lipschitz = 1.0  # Lipschitz constant of a unit in its forms
 
     def maps(self, shape: tuple[int, int]) -> HeadMaps:
         positions = shape[1]
