@@ -43,16 +43,6 @@ class TestSharedDistances(HeadContract):
         return DistanceHead(drawn(shared=True))
 
 
-def test_logits_are_logarithms_of_distances():
-    head = DistanceHead(drawn()).double()
-    latents = torch.randn(5, 6, 4, dtype=torch.float64)
-    with torch.no_grad():
-        head.temperature.fill_(2.0)
-        head.bias.copy_(torch.tensor([1.0, 0.0, -1.0]))
-    expected = head.bias - 2 * head.distance(latents).log()
-    torch.testing.assert_close(head(latents), expected)
-
-
 def test_distances_are_sums_of_squared_polynomials():
     one = drawn().double()
     features = torch.randn(4, 6, dtype=torch.float64)

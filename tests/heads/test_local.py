@@ -82,8 +82,12 @@ def test_batches_beyond_the_cache_are_split_without_a_trace(
         found[-1].square().sum().backward()
     torch.testing.assert_close(*found)
     torch.testing.assert_close(*(given.grad for given in inputs))
-    torch.testing.assert_close(dict(split.state_dict()), dict(whole.state_dict()))
-    for p, q in zip(split.parameters(), whole.parameters(), strict=True):
+    assert_trained_alike(split, whole)
+
+
+def assert_trained_alike(head, expected):
+    torch.testing.assert_close(dict(head.state_dict()), dict(expected.state_dict()))
+    for p, q in zip(head.parameters(), expected.parameters(), strict=True):
         torch.testing.assert_close(p.grad, q.grad)
 
 
@@ -111,9 +115,7 @@ def test_behind_its_variables_a_head_is_the_same(heads, latents, name, training)
     torch.testing.assert_close(found, logits)
     found.square().sum().backward()
     logits.square().sum().backward()
-    for p, q in zip(twin.parameters(), whole.parameters(), strict=True):
-        torch.testing.assert_close(p.grad, q.grad)
-    torch.testing.assert_close(dict(twin.state_dict()), dict(whole.state_dict()))
+    assert_trained_alike(twin, whole)
 
 
 def test_what_is_trained_in_front_is_not_split_off(heads):

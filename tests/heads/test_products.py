@@ -84,20 +84,6 @@ def test_fewer_are_taken_from_all_classes_and_the_best_of_each(start):
     torch.testing.assert_close(fewer.weight, start.weight[:, best])
 
 
-def test_the_rest_starts_at_random(vectors, start):
-    ideal = build(vectors, start="ideal", **SMALL)[0].head
-    plain = build(vectors, **SMALL)[0].head
-    first = start.gain.shape[1]
-    ours, theirs = (head.forms.weight.unflatten(0, (2, 512)) for head in (ideal, plain))
-    assert first < 512 and torch.equal(ours[:, first:], theirs[:, first:])
-    assert not torch.equal(ours[:, :first], theirs[:, :first])
-
-
-def test_generators_of_two_factors_are_no_start_of_three(vectors):
-    with pytest.raises(ValueError, match="2 with start='ideal'"):
-        build(vectors, start="ideal", factors=3, **SMALL)
-
-
 # --- without generators -----------------------------------------------------------------------
 
 
