@@ -205,13 +205,13 @@ def features_of(
     latents: Latents, mask: Tensor, see: Callable[[Tensor], Tensor]
 ) -> tuple[Tensor, Tensor]:
     """Return what ``see`` makes of the latents of a mask (m,), in chunks, and their labels."""
-    rows, start = [], 0
-    for values, _ in latents.store.chunks(1024):
-        wanted = mask[start : start + len(values)].to(values.device)
-        rows.append(see(values[wanted].float()))
-        start += len(values)
-    labels = latents.store.labels
-    return torch.cat(rows), labels[mask.to(labels.device)].to(rows[0].device)
+    rows, labels = [], []
+    parts = zip(latents.store.chunks(1024), mask.split(1024), strict=True)
+    for (values, answers), part in parts:
+        wanted = part.to(values.device)
+        rows.append(see(values[wanted].to(latents.device)))
+        labels.append(answers[wanted].to(latents.device))
+    return torch.cat(rows), torch.cat(labels)
 
 
 @contextmanager

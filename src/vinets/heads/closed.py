@@ -1,10 +1,9 @@
 """Heads without training: their weights are solved for in closed form.
 
-``ridge`` is ridge regression on the mean over positions or on the whole map, ``lda`` is shrunk
-linear discriminant analysis of that mean, ``distance`` are distances to the classes
-(:mod:`vinets.heads.class_distances`). ``closed`` fits these, and ridge regression on absolute
-values of generators, to four fifths of the latents, judges them on the last one, and fits the
-smallest of those within a standard error of the most accurate again, to all of them.
+``closed`` fits ridge regression, linear discriminant analysis, distances to the classes
+(:mod:`vinets.heads.class_distances`), and ridge regression on absolute values of generators to
+four fifths of the latents, judges them on the last one, and fits the smallest of those within a
+standard error of the most accurate again, to all of them.
 """
 
 from __future__ import annotations
@@ -165,9 +164,8 @@ def solved(
     head: FeatureHead, latents: Latents, mask: Tensor, fit: Callable[..., nn.Linear] = fit_ridge
 ) -> Head:
     """Give a head the linear layer that is solved for on its features of a mask (m,)."""
-    head.norm, device = None, latents.device
-    head.eval().to(device)
-    features, labels = features_of(latents, mask, lambda z: head.features(z.to(device)))
+    head.norm = None
+    features, labels = features_of(latents, mask, head.eval().to(latents.device).features)
     head.linear = fit(features, labels, latents.n_classes)
     return head
 
@@ -181,17 +179,12 @@ class ChosenHead(ClosedFormHead):
     @torch.no_grad()
     def make(cls, latents: Latents, options: HeadOptions, seed: int) -> Head:
         begin = time.perf_counter()
-        labels = latents.store.labels.cpu()
-        held = draw_folds(labels, PARTS, seed)[0]
+        held = draw_folds(latents.store.labels.cpu(), PARTS, seed)[0]
         candidates, accuracies, sizes = candidates_for(latents.shape), {}, {}
         for name, (kind, own) in candidates.items():
-            head = kind.solve(latents, ~held, own, seed).eval()
-            answers, truth = features_of(
-                latents,
-                held,
-                lambda z, head=head: head.to(z.device)(z).argmax(1),  # type: ignore[misc]
-            )
-            accuracies[name] = float((answers == truth).double().mean())
+            head = kind.solve(latents, ~held, own, seed).eval().to(latents.device)
+            logits, truth = features_of(latents, held, head)
+            accuracies[name] = float((logits.argmax(1) == truth).double().mean())
             sizes[name] = sum(head.folded().parts().values())
         chosen = ClosedForms.of(accuracies, sizes, int(held.sum()))
         kind, own = candidates[chosen.taken]
