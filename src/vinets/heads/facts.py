@@ -79,7 +79,7 @@ def measure_vanishing(
     columns = (seen[owners] > 0).nonzero()[:, 0]
     owners = owners[columns]
     own = means[owners, columns]
-    others = seen[:, None].clone().expand(-1, len(columns)).clone()
+    others = seen[:, None].repeat(1, len(columns))
     others[owners, torch.arange(len(columns), device=others.device)] = 0
     other = (means[:, columns] * others).sum(0) / others.sum(0).clamp_min(1)
     present = means[seen > 0][:, columns].min(0).values

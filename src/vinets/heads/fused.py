@@ -53,13 +53,7 @@ def usable(latents: Tensor, weight: Tensor) -> bool:
 
 
 def sums(
-    latents: Tensor,
-    weight: Tensor,
-    bias: Tensor,
-    patterns: Tensor,
-    shares: Tensor,
-    *,
-    relu: bool = False,
+    latents: Tensor, weight: Tensor, bias: Tensor, patterns: Tensor, shares: Tensor, *, relu: bool
 ) -> Tensor:
     """Sum products of forms, or their ReLU, over the positions, (B, N).
 
@@ -69,12 +63,9 @@ def sums(
     that of the latents.
     """
     dtype = _compute_dtype(latents)
+    run = torch.ops.vinets.sums_of_units if torch.compiler.is_compiling() else in_tiles
     # Weights that come in the dtype of the products need fewer registers.
-    inputs = latents, weight.to(dtype), bias, patterns, shares, relu
-    if torch.compiler.is_compiling():
-        partial: Tensor = torch.ops.vinets.sums_of_units(*inputs)
-    else:
-        partial = in_tiles(*inputs)
+    partial: Tensor = run(latents, weight.to(dtype), bias, patterns, shares, relu)
     return (partial.sum(1) if partial.shape[1] > 1 else partial[:, 0]).to(dtype)
 
 

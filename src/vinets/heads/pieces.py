@@ -26,8 +26,7 @@ def by_parts(run: Callable[[Tensor], Tensor], batch: Tensor, size: int) -> Tenso
     On a CPU, ``size`` values an image cost more than the products that make them once those of all
     images no longer fit into the cache.
     """
-    # A traced batch has no length to compare.
-    if traced() or not batch.is_cpu:
+    if traced() or not batch.is_cpu:  # a traced batch has no length to compare
         return run(batch)
     return torch.cat([run(part) for part in batch.split(max(1, CACHED // size))])
 
@@ -176,12 +175,11 @@ def parameter_count(*modules: nn.Module | None) -> int:
 
 def inputs_config(rescale: Rescale, projection: Projection | None) -> dict[str, Any]:
     """Describe rescaling and projection in JSON values."""
-    return {
-        "rescale": list(rescale.mean.shape),
-        "squash": rescale.squash,
-        "projection": None if projection is None else list(projection.weight.shape),
-        "trained_projection": projection is not None and projection.weight.requires_grad,
-    }
+    shape, trained = None, False
+    if projection is not None:
+        shape, trained = list(projection.weight.shape), projection.weight.requires_grad
+    inputs = {"rescale": list(rescale.mean.shape), "squash": rescale.squash}
+    return {**inputs, "projection": shape, "trained_projection": trained}
 
 
 def inputs_from(config: Mapping[str, Any]) -> tuple[Rescale, Projection | None]:

@@ -127,8 +127,7 @@ def _polynomials_from(config: Mapping[str, Any], state: Mapping[str, Tensor]) ->
     counts, sizes = options["counts"], options["sizes"]
     columns = [state[f"polynomials.columns_{k}"] for k in range(len(sizes))]
     leading = state["polynomials.leading"]
-    for index in (*columns, leading):
-        inside = index.dtype == torch.int64 and index.ndim == 1
-        if not inside or ((index < 0) | (index >= len(terms))).any():
+    for at in (*columns, leading):
+        if at.dtype != torch.int64 or at.ndim != 1 or ((at < 0) | (at >= len(terms))).any():
             raise ValueError(f"blocks must hold positions of the {len(terms)} terms.")
     return BlockPolynomialLayer(terms, columns, leading, counts)

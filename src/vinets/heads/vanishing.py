@@ -126,10 +126,7 @@ class SizeOptions(HeadOptions):
     like: HeadOptions = VanishingOptions()
 
     def size(self, latents: Latents, seed: int) -> int:
-        """Return how many parameters the folded head may store.
-
-        Without a number, these are as many as the other head is to have, or else as many as it has.
-        """
+        """Return how many the folded head may store: as many as the other is to have, or has."""
         asked = self.parameters or getattr(self.like, "parameters", None)
         if asked is not None:
             return int(asked)
@@ -232,7 +229,7 @@ def find_generators(
 
     The latents keep them for the next head whose options differ in pruning alone.
     """
-    same: dict[str, Any] = {"keep": 1, "monomials": None, "sparse": False, "linear_path": 0}
+    same: Any = {"keep": 1, "monomials": None, "sparse": False, "linear_path": 0}
     key = replace(options, train_projection=False, **same), seed
 
     def find() -> ClassGenerators:
