@@ -1,7 +1,5 @@
 """Promises of all heads, of this package and from outside: the latter disturb no other."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from head_fixtures import HEAD_NAMES

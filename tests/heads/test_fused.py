@@ -1,7 +1,5 @@
 """The kernel of units against the plain operations, on a GPU or by Triton's interpreter."""
 
-from __future__ import annotations
-
 import copy
 import os
 import subprocess

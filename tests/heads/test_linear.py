@@ -1,7 +1,5 @@
 """Heads without polynomials: what linear ones see, and how wide a perceptron is."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """The pieces of heads, and the maps of their variables."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

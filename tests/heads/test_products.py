@@ -1,7 +1,5 @@
 """Products of forms, those that start from generators, and what they expand to."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,14 +1,11 @@
 """The projector of SimKD."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn
 
 from vinets import collect
 from vinets.heads import ProductsOptions, SimKDHead
-from vinets.latent.reader import sees_negative
 from vinets.testing.heads import HeadContract, lived
 
 
@@ -66,12 +63,6 @@ def test_features_are_negative_where_those_of_the_uncut_network_are(small):
     assert SimKDHead.build(small).features(h).min() >= 0
     signed = latents_of(uncut(lambda: nn.LayerNorm(20)))
     assert SimKDHead.build(signed).features(h).min() < 0
-
-
-def test_whether_a_classifier_sees_negative_numbers_is_asked_of_the_network():
-    for last, negative in ((nn.ReLU(), False), (nn.LayerNorm(9), True)):
-        network = nn.Sequential(nn.Linear(4, 9), last, nn.Linear(9, 3))
-        assert sees_negative(network, torch.ones(2, 4)) == negative
 
 
 @pytest.mark.parametrize("budget", [900, 4_000, 40_000])

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch
@@ -10,27 +8,6 @@ from vinets.heads import VanishingOptions, vanishing
 from vinets.heads.vanishing import Variables, make_layer, score_generators
 from vinets.ideals.pruning import prune, score
 from vinets.latent.rescale import Rescale
-
-
-def test_the_order_says_what_the_polynomials_see(heads, latents):
-    z = latents.flatten(1)
-    first = heads["vanishing"]()
-    expected = torch.tanh((first.projection(z) - first.rescale.mean) / first.rescale.std)
-    torch.testing.assert_close(first.variables(latents), expected)
-    assert first.variables(1e3 * latents).abs().max() <= 1
-    last = heads["tanh first"]()
-    squashed = torch.tanh((z - last.rescale.mean) / last.rescale.std)
-    expected = squashed @ last.projection.weight.T + last.projection.bias
-    torch.testing.assert_close(last.variables(latents), expected)
-
-
-def test_a_path_adds_what_is_linear_in_the_latents(heads, latents):
-    head = heads["narrow path"]().eval()
-    with_path, path = head(latents), head.path
-    head.path = None
-    reduced = torch.einsum("wc,bcp->bwp", path.reduce.weight[:, :, 0], latents)
-    linear = reduced.flatten(1) / path.scale @ path.out.weight.T
-    torch.testing.assert_close(with_path, head(latents) + linear)
 
 
 def test_an_unknown_order_is_refused(heads):
