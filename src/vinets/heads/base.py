@@ -110,9 +110,9 @@ class Head(nn.Module, ABC):
     ) -> Head:
         """Make an untrained head for latents, with its :attr:`facts`.
 
-        They are those of training data behind the cut, which :func:`vinets.collect` collects; the
-        options are an object of the class :attr:`Options`. The same seed gives the same head,
-        whatever was made before. Progress hears of long steps.
+        Latents are those of training data behind the cut, which :func:`vinets.collect` collects;
+        options are an object of the class :attr:`Options`, None for its defaults. The same seed
+        gives the same head, whatever was made before. ``progress`` hears of long steps.
         """
         begin = time.perf_counter()
         with seeded(seed):
