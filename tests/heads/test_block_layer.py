@@ -12,13 +12,10 @@ POINTS, LABELS = latent_like_classes(3, m=50, n=4, rank=2, seed=5)
 Z = torch.from_numpy(POINTS)
 
 
-def sets_of(ideal):
-    return [as_polynomials(one.generators_) for _, one in fit_class_ideals(Z, LABELS, ideal)]
-
-
 @pytest.fixture(params=[ABM(0.02, max_degree=3), OAVI(0.02, max_degree=2), VCA(0.05, max_degree=2)])
 def sets(request):
-    return sets_of(request.param)
+    ideals = fit_class_ideals(Z, LABELS, request.param)
+    return [as_polynomials(one.generators_) for _, one in ideals]
 
 
 @pytest.fixture
@@ -35,12 +32,6 @@ def test_it_equals_the_shared_layer_and_the_generators_up_to_a_positive_factor_e
     factor = (ours * theirs).sum(0) / theirs.square().sum(0)
     assert (factor > 0).all()
     torch.testing.assert_close(ours, factor * theirs, atol=1e-5, rtol=1e-4)
-
-
-def test_blocks_are_fewer_numbers_than_a_matrix():
-    sets = sets_of(ABM(0.005, max_degree=3))
-    layer, shared = BlockPolynomialLayer.from_polynomials(sets, Z), SharedPolynomials.of(sets)
-    assert sum(block.numel() for block in layer.blocks) < shared.coefficients.numel() / 2
 
 
 def test_files_hold_the_blocks_and_not_their_padding(layer):
