@@ -425,6 +425,5 @@ class DistanceHead(ClosedFormHead):
         row = rows.new_full((1, rows.shape[1]), rows.shape[1] ** -0.5)
         final = self.temperature.abs() * torch.block_diag(*[row] * d.classes)
         first = LinearMap("projection", d.weight, averaged=shape[1])
-        return HeadMaps(
-            (first,), LinearMap("distances", final), PolynomialMap(layer, final, reach=1.0)
-        )
+        polynomials = PolynomialMap(layer, final, reach=1.0)
+        return HeadMaps((first,), LinearMap("distances", final), polynomials)

@@ -17,25 +17,13 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from vinets.core.options import flag, option
-from vinets.heads.base import (
-    ClosedFormHead,
-    FeatureHead,
-    Head,
-    HeadOptions,
-    features_of,
-    plain_facts,
-)
+from vinets.heads import base, vanishing
+from vinets.heads.base import ClosedFormHead, FeatureHead, Head, HeadOptions, features_of
 from vinets.heads.class_distances import DistanceHead, draw_folds
 from vinets.heads.facts import ClosedForms
 from vinets.heads.linear import LinearHead, PooledHead
 from vinets.heads.pieces import linear_of
-from vinets.heads.vanishing import (
-    VanishingHead,
-    VanishingOptions,
-    find_components,
-    make_layer,
-    score_generators,
-)
+from vinets.heads.vanishing import VanishingHead, VanishingOptions
 from vinets.latent.collect import Latents
 
 PARTS = 5  # parts of the latents, one of which is held out
@@ -150,10 +138,10 @@ class GeneratorRidgeHead(ClosedFormHead):
     def solve(cls, latents: Latents, mask: Tensor, options: HeadOptions, seed: int) -> Head:
         keep = max(1, min(128, MAX_GENERATORS // latents.n_classes))
         chosen = VanishingOptions(keep=keep)
-        variables = find_components(latents, chosen, seed)
-        generators = score_generators(variables, mask, mask, chosen.ideal(), chosen.score)
+        variables = vanishing.find_components(latents, chosen, seed)
+        generators = vanishing.score_generators(variables, mask, mask, chosen.ideal(), chosen.score)
         points = variables.points[mask.to(variables.points.device)]
-        layer, _, _ = make_layer(generators, points, chosen)
+        layer, _, _ = vanishing.make_layer(generators, points, chosen)
         assert variables.projection is not None  # the variables are components
         inputs = variables.rescale, variables.projection
         head = VanishingHead(*inputs, layer, latents.n_classes, order=chosen.order)
@@ -189,7 +177,7 @@ class ChosenHead(ClosedFormHead):
         chosen = ClosedForms.of(accuracies, sizes, int(held.sum()))
         kind, own = candidates[chosen.taken]
         head = kind.make(latents, own, seed)
-        head.facts = plain_facts(head, latents, begin, closed=chosen)
+        head.facts = base.plain_facts(head, latents, begin, closed=chosen)
         return head
 
 

@@ -10,18 +10,11 @@ import torch
 from torch import Tensor, nn
 
 from vinets.core.checks import one_of, optional_positive_int
-from vinets.heads import pieces
+from vinets.heads import pieces, vanishing
 from vinets.heads.base import FeatureHead, Head, HeadOptions, LastLayer, build_like
 from vinets.heads.pieces import HeadMaps, LinearMap, parameter_count
 from vinets.heads.polynomial_layer import affine_of
-from vinets.heads.vanishing import (
-    ORDERS,
-    BaselineOptions,
-    GlobalPolynomials,
-    SizeOptions,
-    component_maps,
-    components,
-)
+from vinets.heads.vanishing import BaselineOptions, GlobalPolynomials, SizeOptions
 from vinets.latent.collect import Latents
 from vinets.latent.pca import Projection
 from vinets.latent.rescale import Rescale
@@ -91,7 +84,7 @@ class ComponentsHead(_LinearOn):
         normalized: bool = True,
     ) -> None:
         super().__init__(len(projection.bias), classes, normalized=normalized)
-        self.order = one_of("ComponentsHead", "order", order, ORDERS)
+        self.order = one_of("ComponentsHead", "order", order, vanishing.ORDERS)
         self.rescale, self.projection = rescale, projection
 
     @classmethod
@@ -102,7 +95,7 @@ class ComponentsHead(_LinearOn):
         return cls(*inputs, latents.n_classes, order=like.order)
 
     def features(self, latents: Tensor) -> Tensor:
-        return components(latents, self.rescale, self.projection, self.order)
+        return vanishing.components(latents, self.rescale, self.projection, self.order)
 
     def split(self) -> tuple[Callable[[Tensor], Tensor], nn.Module] | None:
         if self.projection.weight.requires_grad:
@@ -111,7 +104,7 @@ class ComponentsHead(_LinearOn):
 
     def maps(self, shape: tuple[int, int]) -> HeadMaps:
         size = shape[0] * shape[1]
-        before, _ = component_maps(self.rescale, self.projection, self.order, size)
+        before, _ = vanishing.component_maps(self.rescale, self.projection, self.order, size)
         return HeadMaps(before, LinearMap("linear", self.linear.weight))
 
     def parts(self) -> dict[str, int]:
@@ -170,10 +163,8 @@ class MLPHead(Head):
     def folded(self) -> Self:
         plain = super().folded()
         if self.first_norm is not None:
-            plain.hidden, plain.first_norm = (
-                pieces.folded_linear(self.first_norm, self.hidden),
-                None,
-            )
+            folded = pieces.folded_linear(self.first_norm, self.hidden)
+            plain.hidden, plain.first_norm = folded, None
         if self.norm is not None:
             hidden, (gain, offset) = plain.hidden, affine_of(self.norm)
             hidden.weight.copy_(gain[:, None] * hidden.weight.double())

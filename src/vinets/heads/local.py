@@ -19,17 +19,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from vinets.core.options import choice, count, option, optional, share
+from vinets.heads import pieces
 from vinets.heads.base import LastLayer
-from vinets.heads.pieces import (
-    HeadMaps,
-    LinearMap,
-    LinearPath,
-    SpatialSum,
-    by_parts,
-    in_use,
-    parameter_count,
-    traced,
-)
+from vinets.heads.pieces import HeadMaps, LinearMap, LinearPath, SpatialSum, by_parts, in_use
 from vinets.heads.polynomial import PolynomialHead
 from vinets.heads.polynomial_layer import SLOPES, PolynomialLayer
 from vinets.heads.vanishing import GeneratorHead, GeneratorOptions, Variables, project
@@ -148,7 +140,7 @@ class LocalPolynomials(PolynomialHead):
 
     def parts(self) -> dict[str, int]:
         counts = super().parts()
-        return counts | {"linear": counts["linear"] + parameter_count(self.spatial)}
+        return counts | {"linear": counts["linear"] + pieces.parameter_count(self.spatial)}
 
     def maps(self, shape: tuple[int, int]) -> HeadMaps:
         positions = shape[1]
@@ -193,7 +185,7 @@ def _sums(
     affine = None if layer.watched else layer.affine(m)  # by statistics of the whole batch
     if affine is None:
         return plain(m)
-    if traced() or not m.is_cpu or torch.is_autocast_enabled("cpu"):
+    if pieces.traced() or not m.is_cpu or torch.is_autocast_enabled("cpu"):
         return by_parts(lambda part: spatial(layer.activated(F.linear(part, *affine))), m, size)
     return spatial.of_forms(m, *affine, SLOPES[layer.activation])
 

@@ -253,10 +253,7 @@ class ReLUUnits(UnitsHead):
 
 @dataclass(frozen=True, eq=False)
 class FactoredGenerators:
-    """Factors of generators in standardised channels, forms of mean square one.
-
-    A form is ``gain * weight @ h + bias`` with a weight of variance one.
-    """
+    """Factors of generators, forms of mean square one, as :meth:`ProductsHead.start_from` has."""
 
     weight: Tensor  # (2, n, C)
     gain: Tensor  # (2, n)

@@ -18,17 +18,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from vinets.core.checks import optional_positive_int
-from vinets.heads import fused
+from vinets.heads import fused, pieces
 from vinets.heads.base import FeatureHead, LastLayer
-from vinets.heads.pieces import (
-    HeadMaps,
-    LinearMap,
-    by_parts,
-    in_use,
-    linear_of,
-    parameter_count,
-    traced,
-)
+from vinets.heads.pieces import HeadMaps, LinearMap, by_parts, in_use, traced
 from vinets.heads.polynomial_layer import batch_moments
 
 
@@ -129,7 +121,7 @@ class NormalizedForms(nn.Module):
         """Return a linear layer with the same outputs in eval mode."""
         exact = copy.deepcopy(self).double()
         weight, bias = (t.to(self.weight) for t in exact._affine(exact.mean, exact.covariance))
-        return linear_of(weight, bias)
+        return pieces.linear_of(weight, bias)
 
 
 class UnitsHead(FeatureHead):
@@ -215,8 +207,8 @@ class UnitsHead(FeatureHead):
         return plain
 
     def parts(self) -> dict[str, int]:
-        linear = parameter_count(self.spatial, self.norm, self.linear)
-        return {"coefficients": parameter_count(self.forms), "linear": linear}
+        linear = pieces.parameter_count(self.spatial, self.norm, self.linear)
+        return {"coefficients": pieces.parameter_count(self.forms), "linear": linear}
 
     lipschitz = 1.0  # Lipschitz constant of a unit in its forms
 
