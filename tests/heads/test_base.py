@@ -147,9 +147,7 @@ def test_it_is_built_by_its_kind_and_joins_the_baselines(digit_latents, soft, mo
     assert torch.equal(others["tanh, linear"].head.linear.weight, net.head.linear.weight)
 
 
-def test_theory_reads_it_and_a_file_with_it_says_what_to_import(
-    digit_latents, soft, tmp_path, monkeypatch
-):
+def test_theory_reads_it_and_a_file_says_what_to_import(digit_latents, soft, tmp_path, monkeypatch):
     network = build(digit_latents, head="soft", progress=None)[0]
     found = cut_complexity(network)
     assert [layer.name for layer in found.head.layers] == ["tanh", "linear"]

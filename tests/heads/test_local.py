@@ -67,9 +67,7 @@ MADE = {
 
 @pytest.mark.parametrize("name", MADE)
 @pytest.mark.parametrize("training", [False, True])
-def test_batches_beyond_the_cache_are_split_without_a_trace(
-    heads, latents, name, training, monkeypatch
-):
+def test_batches_beyond_the_cache_are_split(heads, latents, name, training, monkeypatch):
     whole = MADE[name](heads).double().train(training)
     split = copy.deepcopy(whole)
     inputs = [latents.double().requires_grad_() for _ in range(2)]

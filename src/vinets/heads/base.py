@@ -30,10 +30,7 @@ HEADS: Registry[type[Head]] = Registry("head", "vinets.heads")
 
 @dataclass(frozen=True)
 class HeadOptions(Options):
-    """Base of the options of heads.
-
-    ``kind`` is the head that the options build, where baselines are made like it.
-    """
+    """Base of the options of heads; ``kind`` is the head that they build to compare others with."""
 
     panel: ClassVar[str] = "Head"
     kind: ClassVar[str] = ""

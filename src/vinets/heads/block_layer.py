@@ -71,9 +71,7 @@ class BlockPolynomialLayer(MonomialLayer):
 
     @classmethod
     @torch.no_grad()
-    def from_polynomials(
-        cls, sets: Sequence[PolynomialSet], points: Tensor
-    ) -> BlockPolynomialLayer:
+    def from_polynomials(cls, sets: Sequence[PolynomialSet], points: Tensor) -> Self:
         """Start from the generators of every class; ``points`` (m, n) give the statistics."""
         sets = [polynomials.compact() for polynomials in sets]
         terms, places = union_of_terms([t for p in sets for t in (p.terms, p.leading)])

@@ -55,9 +55,7 @@ class ClassDistances(nn.Module):
     forms: Tensor
     offsets: Tensor
 
-    def __init__(
-        self, features: int, terms: TermSet, classes: int, *, shared: bool = False
-    ) -> None:
+    def __init__(self, features: int, terms: TermSet, classes: int, shared: bool = False) -> None:
         super().__init__()
         self.monomials, size = Monomials(terms), len(terms)
         self.register_buffer("weight", torch.zeros(terms.n_variables, features))
@@ -102,7 +100,7 @@ class ClassDistances(nn.Module):
     @classmethod
     def from_config(
         cls, config: Mapping[str, Any], state: Mapping[str, Tensor], prefix: str = ""
-    ) -> ClassDistances:
+    ) -> Self:
         """Make one of the shapes that ``config`` and the terms in ``state`` tell."""
         terms = Monomials.terms_of(state, f"{prefix}monomials.", int(config["variables"]))
         shared = bool(config["shared"])
@@ -110,10 +108,7 @@ class ClassDistances(nn.Module):
 
 
 def lengths(values: Tensor, forms: Tensor, offsets: Tensor) -> Tensor:
-    """Return 1 + |F_c v + b_c|^2 for values v (B, S) and every class, (B, classes).
-
-    Where all classes have the same matrix, there is one, (1, S, S).
-    """
+    """Return 1 + |F_c v + b_c|^2 for values v (B, S), (B, classes); F (1, S, S) serves all."""
     flat = F.linear(values, forms.flatten(0, 1)).unflatten(1, forms.shape[:2])
     if len(forms) == len(offsets):
         return 1 + (flat + offsets).square().sum(-1)

@@ -70,10 +70,7 @@ def class_means(
 def measure_vanishing(
     layer: MonomialLayer, parts: Iterable[tuple[Tensor, Tensor]], psi: float | None = None
 ) -> VanishingFacts:
-    """Measure how the polynomials of a layer vanish on points; see :func:`class_means`.
-
-    Classes without a point do not count.
-    """
+    """Measure how the polynomials of a layer vanish on points of the classes that have any."""
     (means, squares, seen), owners = class_means(layer, parts), layer.owners
     assert owners is not None
     columns = (seen[owners] > 0).nonzero()[:, 0]

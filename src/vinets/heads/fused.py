@@ -126,9 +126,7 @@ LIBRARY.impl("sums_of_units", in_tiles, "CompositeExplicitAutograd")
 torch.library.register_fake("vinets::sums_of_units", _in_tiles_of_nothing, lib=LIBRARY)
 
 
-def blocks_for(
-    channels: int, positions: int, factors: int, size: int, *, held: bool = True
-) -> Blocks:
+def blocks_for(channels: int, positions: int, factors: int, size: int, held: bool = True) -> Blocks:
     """Divide the work for numbers of ``size`` bytes; weights stay if there is room and ``held``."""
     units, width, every = 64, _width(positions), _power(channels)
     for stages in (3, 2):

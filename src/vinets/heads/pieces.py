@@ -58,10 +58,7 @@ class SpatialSum(nn.Module):
         return (y * self.weight).sum(1)
 
     def of_forms(self, h: Tensor, weight: Tensor, bias: Tensor, slope: float) -> Tensor:
-        """Sum affine forms of ``h`` (B, P, S), those below zero times ``slope`` first.
-
-        For training on a CPU; there are no gradients of its gradients.
-        """
+        """Sum affine forms of ``h`` (B, P, S), negative ones times ``slope``, to train on a CPU."""
         apply: Any = _SumsOfForms.apply  # untyped
         sums: Tensor = apply(h, weight, bias, self.weight, slope)
         return sums
