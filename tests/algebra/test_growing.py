@@ -13,16 +13,13 @@ from vinets.algebra.gram import GramFactor
 from vinets.algebra.growing import first_true, gather_rows, scatter_mask
 from vinets.algebra.orthogonal import OrthogonalFactor
 
-KINDS = ["gram", "orthogonal"]
-every_kind = pytest.mark.parametrize("kind", KINDS)
+FACTORS = {"gram": GramFactor, "orthogonal": OrthogonalFactor}
+every_kind = pytest.mark.parametrize("kind", FACTORS)
 every_rule = pytest.mark.parametrize("unit", [False, True], ids=["leading", "unit"])
 
 
 def factor_of(kind, constant, psi, unit):
-    constant = torch.as_tensor(constant)
-    if kind == "gram":
-        return GramFactor(constant, shift=psi if unit else 0.0, threshold=0.0 if unit else psi)
-    return OrthogonalFactor(constant, psi=psi, unit=unit)
+    return FACTORS[kind](torch.as_tensor(constant), psi=psi, unit=unit)
 
 
 def candidates(seed, count, points=50, rank=12, noise=0.05):

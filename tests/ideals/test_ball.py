@@ -9,7 +9,7 @@ import torch
 from vinets.algebra.gram import GramFactor
 from vinets.algebra.orthogonal import OrthogonalFactor
 from vinets.ideals.ball import BlockSolutions, OracleLog, oracle_solutions, outside_ball
-from vinets.ideals.rule import Rule
+from vinets.ideals.fit import Rule
 from vinets.oracles import Solution, Status
 
 
@@ -28,15 +28,11 @@ def test_a_log_adds_up_over_blocks():
     assert log.worst_gap == 0.5 and log.status == {"target": 2, "stalled": 1}
 
 
-@pytest.fixture(params=["gram", "orthogonal"])
+@pytest.fixture(params=[GramFactor, OrthogonalFactor])
 def decided(request):
     """A factor with two rows, q0 and q1, orthonormal, and candidates in their span or near it."""
     q = np.linalg.qr(np.random.default_rng(0).normal(size=(20, 4)))[0].T
-    factor = (
-        GramFactor(torch.from_numpy(q[:1]), shift=0.0, threshold=1e-4)
-        if request.param == "gram"
-        else OrthogonalFactor(torch.from_numpy(q[:1]), psi=1e-4, unit=False)
-    )
+    factor = request.param(torch.from_numpy(q[:1]), psi=1e-4, unit=False)
     every = torch.ones(1, 1, dtype=torch.bool)
     factor.decide(torch.from_numpy(q[None, 1:2]), every, 1)
     rows = np.stack([3 * q[0] + q[1], 0.2 * q[0], 5 * q[1], q[0] - q[1] + 1e-3 * q[2]])

@@ -9,6 +9,7 @@ import torch
 from vinets import ABM, OAVI
 from vinets.algebra.terms import TermSet
 from vinets.data.synthetic import latent_like
+from vinets.ideals.fit import Rule
 from vinets.ideals.monomial import (
     _is_closed,
     _rename,
@@ -16,39 +17,44 @@ from vinets.ideals.monomial import (
     default_memory,
     needs_orthogonal,
 )
-from vinets.ideals.rule import Settings
+
+
+def needing(degree, precision="float64"):
+    """The choice of a path for points up to a size, and a tolerance."""
+    return lambda top, psi: needs_orthogonal(
+        top, Rule(psi, unit=True, max_degree=degree, precision=precision)
+    )
 
 
 @pytest.mark.parametrize(("precision", "eps"), [("float64", 2.0**-52), ("float32", 2.0**-23)])
 def test_the_gram_matrix_must_resolve_the_tolerance(precision, eps):
-    edge, how = 64 * eps**0.5, Settings(3, precision=precision)
-    assert not needs_orthogonal(1.0, edge, how) and needs_orthogonal(1.0, 0.999 * edge, how)
+    edge, needed = 64 * eps**0.5, needing(3, precision)
+    assert not needed(1.0, edge) and needed(1.0, 0.999 * edge)
     # the largest mean square of a term of degree 3 on points up to 2 is 2^6; small points are as 1
-    assert needs_orthogonal(2.0, 0.999 * 64 * edge, how)
-    assert not needs_orthogonal(2.0, 1.001 * 64 * edge, how)
-    assert not needs_orthogonal(0.01, edge, how)
+    assert needed(2.0, 0.999 * 64 * edge)
+    assert not needed(2.0, 1.001 * 64 * edge)
+    assert not needed(0.01, edge)
 
 
 def test_the_largest_point_of_all_sets_chooses_the_path():
     unit = torch.linspace(-1, 1, 9, dtype=torch.float64)[:, None]
     model = ABM(1e-5, max_degree=3)
-    assert [ideal.report.path for ideal in model._fit_sets([unit])] == ["gram"]
+    assert [ideal.path for ideal in model._fit_sets([unit])] == ["gram"]
     wider = model._fit_sets([unit, -2 * unit])
-    assert [ideal.report.path for ideal in wider] == ["orthogonal"] * 2
+    assert [ideal.path for ideal in wider] == ["orthogonal"] * 2
 
 
 def test_degrees_beyond_eight_and_huge_points_are_capped():
     for degree in (8, 20, None):
         edge = 64 * 2.0**-26 * 2**16
-        assert needs_orthogonal(2.0, 0.999 * edge, Settings(degree))
-        assert not needs_orthogonal(2.0, 1.001 * edge, Settings(degree))
-    assert needs_orthogonal(1e300, 0.9, Settings(None))
+        assert needing(degree)(2.0, 0.999 * edge) and not needing(degree)(2.0, 1.001 * edge)
+    assert needing(None)(1e300, 0.9)
 
 
 @pytest.mark.parametrize("precision", ["float16", "bfloat16"])
 def test_half_precision_is_added_up_in_float32(precision):
-    edge, how = 64 * 2.0**-23, Settings(3, precision=precision)
-    assert not needs_orthogonal(1.0, edge, how) and needs_orthogonal(1.0, 0.999 * edge, how)
+    edge, needed = 64 * 2.0**-23, needing(3, precision)
+    assert not needed(1.0, edge) and needed(1.0, 0.999 * edge)
 
 
 @pytest.mark.parametrize("precision", ["float16", "bfloat16"])

@@ -42,12 +42,11 @@ DEPENDENT_ROUNDINGS = 1e3  # a residual of fewer roundings of the term itself is
 class GramFactor(GrowingFactor):
     """Growing Cholesky factor of ``G - shift * I``; see the module's formulas."""
 
-    def __init__(self, constant: Tensor, *, shift: float, threshold: float) -> None:
-        super().__init__(constant)
-        self.shift = shift
-        self.threshold = threshold
+    def __init__(self, constant: Tensor, *, psi: float, unit: bool) -> None:
+        super().__init__(constant, psi=psi, unit=unit)
+        self.threshold = 0.0 if unit else psi
         one = constant[:, None]
-        self.lower[:, 0, 0] = (self.inner(one, one)[:, 0, 0] - shift).sqrt()
+        self.lower[:, 0, 0] = (self.inner(one, one)[:, 0, 0] - self.shift).sqrt()
 
     def screen(self, values: Tensor, valid: Tensor) -> Candidates:
         o = self.size

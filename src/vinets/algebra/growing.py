@@ -49,7 +49,8 @@ class Candidates:
 class GrowingFactor(ABC):
     """Accepted terms of ``K`` point sets and the triangular factor over them.
 
-    ``constant`` (K, m) is the evaluation of the term 1 over ``sqrt(m)``, zero on padded points.
+    ``constant`` (K, m) is the evaluation of the term 1 over ``sqrt(m)``, zero on padded points, and
+    ``unit`` selects the rule.
     """
 
     work_dtype = torch.float64  # everything but the stored rows has it
@@ -58,7 +59,9 @@ class GrowingFactor(ABC):
     tables: ClassVar[tuple[str, ...]] = ("rows",)
     triangles: ClassVar[tuple[str, ...]] = ("lower",)
 
-    def __init__(self, constant: Tensor) -> None:
+    def __init__(self, constant: Tensor, *, psi: float, unit: bool) -> None:
+        self.psi, self.unit = psi, unit
+        self.shift = psi if unit else 0.0
         n_sets, n_points = constant.shape
         # the constant is accepted unasked: for psi < 1 it does not vanish
         self.counts = [1] * n_sets

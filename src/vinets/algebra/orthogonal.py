@@ -30,16 +30,13 @@ ROUNDING = 64.0  # machine epsilons; an error of so many, relative to what is ad
 
 
 class OrthogonalFactor(GrowingFactor):
-    """Growing orthogonal factorisation; ``unit`` selects the rule of the module's formulas."""
+    """Growing orthogonal factorisation; see the module's formulas."""
 
     tables = ("rows", "basis", "norms")
     triangles = ("lower", "shifted")
 
     def __init__(self, constant: Tensor, *, psi: float, unit: bool) -> None:
-        super().__init__(constant)
-        self.psi = psi
-        self.unit = unit
-        self.shift = psi if unit else 0.0
+        super().__init__(constant, psi=psi, unit=unit)
         self.basis = self.rows.to(self.work_dtype, copy=True)  # (K, capacity, m) orthonormal
         self.shifted = self.lower.clone()  # (K, capacity, capacity): K above
         self.norms = torch.linalg.vector_norm(self.basis, dim=-1, keepdim=True)  # (K, capacity, 1)

@@ -6,9 +6,9 @@ import time
 import warnings
 from abc import ABCMeta, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Protocol, Self, TypeAlias
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 import torch
@@ -19,11 +19,12 @@ from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, v
 from torch import Tensor
 
 import vinets.core.device  # noqa: F401 - after it, forked processes can fit, too
+from vinets.algebra.polynomial import Polynomials
 from vinets.algebra.polynomials import PolynomialSet
-from vinets.algebra.terms import Index, TermSet
-from vinets.core.checks import optional_positive_int
+from vinets.algebra.terms import TermSet
+from vinets.core.checks import bounded_float, optional_positive_int
 from vinets.core.progress import Progress, progress_of
-from vinets.ideals.report import FitReport
+from vinets.ideals.fit import DegreeReport, FitReport
 
 Array: TypeAlias = Any  # numpy array or torch tensor
 ROUNDING_SHARE = 1e-20  # share of a square that is left of it where everything cancels
@@ -41,40 +42,33 @@ class RoundingWarning(UserWarning):
     """Rounding, not the data, decides how far something vanishes."""
 
 
-class Generators(Protocol):
-    """Polynomials as ``generators_`` offers them, whichever algorithm made them."""
-
-    def __len__(self) -> int: ...
-
-    @property
-    def degrees(self) -> Index: ...
-
-    def evaluate(self, points: Array) -> Array: ...
-
-    def strings(self, variables: Sequence[str] | None = None, digits: int = 3) -> list[str]: ...
-
-    def named(self, variables: Sequence[str]) -> Any: ...
-
-
 @dataclass(frozen=True, eq=False)
 class FittedIdeal:
     """Outcome of a fit on one point set, before it is written to an estimator."""
 
-    generators: Generators
+    generators: Polynomials
     values: Tensor  # (g,) mean square of every generator on the points
-    report: FitReport
+    degrees: tuple[DegreeReport, ...]
+    path: str  # how it was decided
+    precision: str = "float64"
     order_ideal: TermSet | None = None
     steps: Tensor | None = None  # (g,) steps of the oracle
+    oracle: dict[str, Any] = field(default_factory=dict)
+    interrupted: bool = False
 
 
 class VanishingIdeal(TransformerMixin, BaseEstimator, metaclass=ABCMeta):
     """Base of the estimators; subclasses extend ``_check`` and provide ``_fit_sets``."""
 
+    psi: float
+    max_degree: int | None
     n_samples: int | None
     random_state: Any
 
     def _check(self) -> None:
         """Raise for parameters outside their domain."""
+        remedy = "At psi >= 1 the constant 1 counts as vanishing; rescale the data instead."
+        bounded_float(type(self).__name__, "psi", self.psi, 0.0, 1.0, remedy=remedy)
         for name in ("n_samples", "max_degree", "memory_limit"):
             remedy = "It counts bytes." if name == "memory_limit" else ""
             optional_positive_int(type(self).__name__, name, getattr(self, name, None), remedy)
@@ -88,10 +82,21 @@ class VanishingIdeal(TransformerMixin, BaseEstimator, metaclass=ABCMeta):
     def _store(self, fitted: FittedIdeal, **facts: Any) -> None:
         """Write a fit to the attributes with a trailing underscore; ``facts`` go to its report."""
         names = getattr(self, "feature_names_in_", None)  # names of the columns of a table
-        found = fitted.generators
+        found, degrees = fitted.generators, fitted.degrees
         self.generators_: Any = found if names is None else found.named(names)
         self.mean_squares_ = fitted.values.cpu().numpy()
-        self.report_ = replace(fitted.report, **facts)
+        self.n_features_in_ = found.n_variables
+        self.report_ = FitReport(
+            n_variables=found.n_variables,
+            n_terms=1 + sum(d.accepted for d in degrees),
+            n_generators=len(found),
+            degrees=degrees,
+            path=fitted.path,
+            precision=fitted.precision,
+            oracle=fitted.oracle,
+            interrupted=fitted.interrupted,
+            **facts,
+        )
 
     def fit(self, X: Array, y: Any = None) -> Self:
         """Find the generators of the approximate vanishing ideal of the rows of ``X``.
@@ -120,9 +125,8 @@ class VanishingIdeal(TransformerMixin, BaseEstimator, metaclass=ABCMeta):
     def _warn_if_empty(self) -> None:
         if len(self.generators_) == 0:
             warnings.warn(
-                f"{type(self).__name__} found no generators up to max_degree="
-                f"{getattr(self, 'max_degree', None)} at psi={getattr(self, 'psi', None)}: "
-                "raise psi or max_degree.",
+                f"{type(self).__name__} found no generators up to max_degree={self.max_degree} "
+                f"at psi={self.psi}: raise psi or max_degree.",
                 NoGeneratorsWarning,
                 stacklevel=3,
             )
@@ -211,18 +215,18 @@ def fit_ideals(
     # float64 whatever came: products of high degree leave little of lower precision
     used = [points.detach().to(torch.float64) for points, _ in samples]
     fitted = first._fit_sets(used, progress)
-    psi = float(getattr(first, "psi", 0.0))
+    psi = float(first.psi)
     for k, (ideal, points) in enumerate(zip(fitted, used, strict=True)):
-        measure = partial(_mean_squares, ideal.generators, points)
-        fitted[k] = verified(ideal, measure, tops[k], psi, stacklevel=4)
+        measure = partial(squares, ideal.generators, points)
+        fitted[k] = verified(ideal, measure, len(points), tops[k], psi, stacklevel=4)
     seconds = time.perf_counter() - begin
     for estimator, (points, left_out), ideal in zip(estimators, samples, fitted, strict=True):
         held_out = []
         if left_out is not None and len(ideal.generators):
             held_out = ideal.generators.evaluate(left_out.double()).square().mean(0).tolist()
-        estimator.n_features_in_ = points.shape[1]
-        estimator._store(ideal, seconds=seconds, held_out=held_out)
-    if any(ideal.report.interrupted for ideal in fitted):
+        facts = {"n_points": len(points), "device": str(points.device), "seconds": seconds}
+        estimator._store(ideal, held_out=held_out, **facts)
+    if any(ideal.interrupted for ideal in fitted):
         raise KeyboardInterrupt
 
 
@@ -240,7 +244,7 @@ def warn_if_wide(estimator: VanishingIdeal, top: float, *, stacklevel: int) -> N
             "meant for data in [-1, 1]. Rescale the data, for instance with "
             "MinMaxScaler((-1, 1))."
         )
-        if getattr(estimator, "max_degree", 1) is None:
+        if estimator.max_degree is None:
             message += " Without max_degree, values grow from degree to degree, and a fit may take "
             message += "very long."
         warnings.warn(message, ScaleWarning, stacklevel=stacklevel)
@@ -248,7 +252,8 @@ def warn_if_wide(estimator: VanishingIdeal, top: float, *, stacklevel: int) -> N
 
 def verified(
     ideal: FittedIdeal,
-    mean_squares: Callable[[], tuple[Tensor, Tensor]],
+    measure: Callable[[], tuple[Tensor, Tensor]],
+    n_points: int,
     top: float,
     psi: float,
     *,
@@ -258,13 +263,12 @@ def verified(
 
     Mean squares come with the coefficients, out of a Gram matrix in float64, and are right for
     points in [-1, 1]. In lower precision, for tiny tolerances and for wider points, rounding in
-    between can make them anything: there ``mean_squares`` evaluates the generators, and what they
-    add up to.
+    between can make them anything: there ``measure`` evaluates the generators, see :func:`squares`.
     """
-    values, report = ideal.values, ideal.report
-    sure = report.path == "gram" and report.precision == "float64" and top <= 1 + 1e-6
+    values, precision = ideal.values, ideal.precision
+    sure = ideal.path == "gram" and precision == "float64" and top <= 1 + 1e-6
     if len(values) and not sure:
-        values, sums = mean_squares()
+        values, sums = (total / n_points for total in measure())
         degrees = torch.as_tensor(ideal.generators.degrees, device=values.device)
         # points near 0 leave far less to round than the largest ones could
         sums = sums.minimum(max(1.0, top) ** (2 * degrees.double()))
@@ -272,14 +276,14 @@ def verified(
         if beyond and _is_finite(values):
             warnings.warn(
                 f"{beyond} of {len(values)} generators have a mean square above psi={psi:g} on the "
-                f"points, up to {float(values.max()):.3g}, by rounding in {report.precision}: "
+                f"points, up to {float(values.max()):.3g}, by rounding in {precision}: "
                 "raise psi, lower max_degree, or rescale the points to [-1, 1].",
                 RoundingWarning,
                 stacklevel=stacklevel,
             )
     if not _is_finite(values):
         raise ValueError(
-            f"the coefficients of generators overflow on these points in {report.precision}. "
+            f"the coefficients of generators overflow on these points in {precision}. "
             "Rescale the points to [-1, 1], raise psi, or take a higher precision."
         )
     return ideal if values is ideal.values else replace(ideal, values=values)
@@ -289,7 +293,7 @@ def _is_finite(squares: Tensor) -> bool:
     return len(squares) == 0 or float(squares.max()) < float("inf")  # NaN is the largest of all
 
 
-def squares(generators: Generators, points: Tensor) -> tuple[Tensor, Tensor]:
+def squares(generators: Polynomials, points: Tensor) -> tuple[Tensor, Tensor]:
     """Sum the squares of generators over points, and those of what each adds up there.
 
     Of the latter, rounding is a share; it is infinite where it is not known.
@@ -298,11 +302,6 @@ def squares(generators: Generators, points: Tensor) -> tuple[Tensor, Tensor]:
     if not isinstance(generators, PolynomialSet):
         return values, torch.full_like(values, float("inf"))
     return values, generators.magnitude(points).square().sum(0)
-
-
-def _mean_squares(generators: Generators, points: Tensor) -> tuple[Tensor, Tensor]:
-    values, largest = squares(generators, points)
-    return values / len(points), largest / len(points)
 
 
 def _sample(

@@ -16,7 +16,7 @@ from vinets.algebra.krylov import batched_eigenvectors
 from vinets.algebra.terms import Index
 from vinets.core.checks import rows_within
 from vinets.ideals.ball import BlockSolutions, OracleLog, oracle_solutions, outside_ball
-from vinets.ideals.rule import Rule
+from vinets.ideals.fit import Rule
 
 
 class BallBinds(Exception):
@@ -60,19 +60,6 @@ class VanishingTerms:
 
 
 @dataclass(frozen=True, eq=False)
-class Outcome:
-    """The outcome of a block: vanished and accepted positions per point set.
-
-    ``refused`` is the position of a candidate that the l1 ball keeps from vanishing; everything
-    after it has been undone and must be decided again.
-    """
-
-    vanished: list[VanishingTerms]
-    accepted: list[Index]
-    refused: int | None = None
-
-
-@dataclass(frozen=True, eq=False)
 class Coefficients:
     """Coefficients of all generators of one point set."""
 
@@ -98,8 +85,12 @@ def block_outcome(
     before: list[int],
     rule: Rule,
     log: OracleLog,
-) -> Outcome:
-    """Sort a decided block into accepted and vanished candidates."""
+) -> tuple[list[VanishingTerms], list[Index], int | None]:
+    """Sort a decided block into vanished candidates and positions of accepted ones, set by set.
+
+    Last comes the position of a candidate that the l1 ball keeps from vanishing, if there is one:
+    everything after it has been undone and must be decided again.
+    """
     # a candidate meets the terms accepted before it, those of its own block included
     prefix = torch.as_tensor(before, device=valid.device)[:, None] + block.accepted.cumsum(1)
     vanished = valid & ~block.accepted
@@ -124,7 +115,7 @@ def block_outcome(
         facts = (x[k, rows] for x in (value, prefix, steps))
         vanishing.append(VanishingTerms(rows.cpu().numpy(), cut, *facts))
         accepted.append(block.accepted[k].nonzero()[:, 0].cpu().numpy())
-    return Outcome(vanishing, accepted, refused)
+    return vanishing, accepted, refused
 
 
 def unit_coefficients(

@@ -12,10 +12,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from vinets.algebra.polynomials import PolynomialSet
 from vinets.core.checks import bounded_float, one_of, parameter_error
-from vinets.ideals.abm import check_psi
 from vinets.ideals.base import FittedIdeal
+from vinets.ideals.fit import Rule
 from vinets.ideals.monomial import MonomialIdeal
-from vinets.ideals.rule import Rule
 from vinets.oracles import ORACLES
 
 STARTS = ("least-squares", "vertex", "zero")
@@ -108,19 +107,11 @@ class OAVI(MonomialIdeal):
         precision: str = "float64",
         memory_limit: int | None = None,
     ) -> None:
-        self.psi = psi
-        self.oracle = oracle
-        self.tau = tau
-        self.start = start
-        self.stop = stop
-        self.tol = tol
-        self.max_degree = max_degree
-        self.border = border
-        self.variable_order = variable_order
-        self.n_samples = n_samples
-        self.random_state = random_state
-        self.precision = precision
-        self.memory_limit = memory_limit
+        self.psi, self.oracle, self.tau = psi, oracle, tau
+        self.start, self.stop, self.tol = start, stop, tol
+        self.max_degree, self.border, self.variable_order = max_degree, border, variable_order
+        self.n_samples, self.random_state = n_samples, random_state
+        self.precision, self.memory_limit = precision, memory_limit
 
     @property
     def nonzeros_(self) -> NDArray[np.int64]:
@@ -135,7 +126,7 @@ class OAVI(MonomialIdeal):
         super()._store(fitted, steps=int(self.steps_.sum()), nonzeros=nonzeros, **facts)
 
     def _rule(self) -> Rule:
-        psi = check_psi("OAVI", self.psi)
+        psi = float(self.psi)
         oracle = one_of("OAVI", "oracle", self.oracle, (*ORACLES, "exact"))
         start = one_of("OAVI", "start", self.start, STARTS)
         stop = one_of("OAVI", "stop", self.stop, STOPS)

@@ -26,8 +26,7 @@ from vinets.algebra.gram import pivots_of
 from vinets.algebra.growing import widened
 from vinets.algebra.terms import Index
 from vinets.ideals.ball import OracleLog, run_oracle
-from vinets.ideals.report import DegreeReport
-from vinets.ideals.rule import Rule, Settings
+from vinets.ideals.fit import DegreeReport, Rule
 from vinets.oracles import ORACLES, LeastSquaresBatch
 
 Array = NDArray[np.float64]
@@ -81,7 +80,7 @@ class _BorderedSystems:
     prefix: Index  # (g,)
 
 
-def construct_small(points: Tensor, rule: Rule, settings: Settings) -> SmallIdeal | None:
+def construct_small(points: Tensor, rule: Rule) -> SmallIdeal | None:
     """Fit ``points`` (m, n) on a CPU; None if they are not small, or the l1 ball binds."""
     m, n = points.shape
     if not _fits(n, m):
@@ -97,7 +96,7 @@ def construct_small(points: Tensor, rule: Rule, settings: Settings) -> SmallIdea
             return None
         values = terms.take(below + level.parent, 0)
         values *= columns.take(level.variable, 0)
-        decided = _decide(terms, lower, values, shift, threshold, settings.panel)
+        decided = _decide(terms, lower, values, shift, threshold, rule.panel)
         if not math.isfinite(decided.square.max()):
             return None  # the general construction gives the reason
         taken, rest = decided.taken, decided.rest
@@ -112,9 +111,9 @@ def construct_small(points: Tensor, rule: Rule, settings: Settings) -> SmallIdea
         terms = np.concatenate([terms, values.take(taken, 0)])
         fresh = decided.coordinates.take(taken, 0)
         lower = np.concatenate([widened(lower, len(terms)), fresh])
-        if degree == settings.max_degree:
+        if degree == rule.max_degree:
             break
-        level = next_border(level.take(np.array(taken)), n, settings.border)
+        level = next_border(level.take(np.array(taken)), n, rule.border)
         below, degree = o, degree + 1
     if not borders:
         ideal.tail = torch.zeros(0, len(terms), dtype=torch.float64)

@@ -17,13 +17,14 @@ from sklearn.preprocessing import MinMaxScaler
 from torch import Tensor
 
 from vinets.algebra.growing import GrowingFactor
-from vinets.algebra.moments import MomentFactor, Moments, Triangle, TriangleFactor
+from vinets.algebra.moments import MomentFactor, TriangleFactor
+from vinets.algebra.polynomial import Polynomials
 from vinets.algebra.terms import Index
 from vinets.core.checks import optional_positive_int, rows_within
 from vinets.core.progress import Progress, progress_of
-from vinets.ideals.base import Generators, squares
-from vinets.ideals.construct import STORAGE, Construction, PartialIdeal, grow
-from vinets.ideals.rule import Rule, Settings
+from vinets.ideals.base import squares
+from vinets.ideals.construct import STORAGE, PartialIdeal
+from vinets.ideals.fit import Rule
 
 READ_BYTES = 32 << 20  # bytes of an array that are read at a time
 TERM_BYTES = 8 << 20  # bytes of evaluated terms at a time: what the caches of a CPU hold
@@ -205,53 +206,29 @@ class MomentsTooCoarse(Exception):
     """Moments are too coarse for points as large as these."""
 
 
-def construct_stream(
-    stream: Stream,
-    order: Index | None,
-    rule: Rule,
-    settings: Settings,
-    device: torch.device,
-    *,
-    orthogonal: bool,
-    coarse: Callable[[float], bool] | None = None,
-) -> tuple[Construction, float]:
-    """Return the order ideal and generators of all points, and their largest absolute value.
+class StreamTerms:
+    """Values of terms by passes over a stream: what the construction asks for.
 
     ``order`` permutes the variables. The first pass ends in :class:`MomentsTooCoarse` if ``coarse``
     is true of the largest absolute value.
     """
-    factor: MomentFactor | TriangleFactor
-    if orthogonal:
-        factor = TriangleFactor(psi=rule.psi, unit=rule.unit, device=device)
-    elif rule.unit:
-        factor = MomentFactor(shift=rule.psi, threshold=0.0, device=device)
-    else:
-        factor = MomentFactor(shift=0.0, threshold=rule.psi, device=device)
-    terms = StreamTerms(stream, order, settings, coarse, lasting=not orthogonal)
-    built = grow(factor, terms, rule, settings)[0]
-    return built, terms.top
-
-
-class StreamTerms:
-    """Values of terms by passes over a stream: what :func:`grow` asks for."""
 
     def __init__(
         self,
         stream: Stream,
         order: Index | None,
-        settings: Settings,
+        rule: Rule,
         coarse: Callable[[float], bool] | None,
         *,
         lasting: bool,
     ) -> None:
         assert stream.n_variables is not None
-        self.stream, self.order, self.settings, self.coarse = stream, order, settings, coarse
+        self.stream, self.order, self.rule, self.coarse = stream, order, rule, coarse
         self.n_variables = stream.n_variables
         self.lasting = lasting  # a new triangle makes a new factor, though of the same terms
-        self.top = 0.0
+        self.top = 0.0  # largest absolute value of a point, after the first pass
         self.parents: list[Index] = []  # parents of the accepted terms, run by run
         self.variables: list[Index] = []
-        self.count = 1  # accepted terms, the constant among them
         self.level: object = None  # level of the last pass, and what is held of it
         self.held = slice(0, 0)
         self.rows = torch.empty(0)
@@ -260,11 +237,10 @@ class StreamTerms:
         level, at = sets[0].level, accepted[0]
         self.parents.append(level.parent[at] + sets[0].offset)
         self.variables.append(level.variable[at])
-        self.count += len(at)
 
     def width(self, factor: GrowingFactor) -> int:
         """Count the candidates that a matrix of moments within the limit has room for."""
-        room = int((self.settings.memory_limit / (3 * 8)) ** 0.5)
+        room = int((self.rule.memory_limit / (3 * 8)) ** 0.5)
         return max(64, room - factor.size)
 
     def values(
@@ -280,21 +256,17 @@ class StreamTerms:
         return rows[None], exists
 
     def _pass(self, factor: GrowingFactor, found: PartialIdeal, which: slice) -> None:
-        level, o = found.level, self.count
+        assert isinstance(factor, MomentFactor | TriangleFactor)
+        level, o = found.level, factor.counts[0]
         device = factor.lower.device
         count = o + which.stop - which.start
         parents = [*self.parents, level.parent[which] + found.offset]
         variables = [*self.variables, level.variable[which]]
-        kept: Moments | Triangle
-        if isinstance(factor, TriangleFactor):
-            kept = Triangle(count, device)
-            # terms outside of the factor stand behind the others
-            order = torch.cat([factor.order(), torch.arange(o, count, device=device)])
-        else:
-            kept, order = Moments(count, o, device), None
-        evaluate = TermEvaluator(parents, variables, STORAGE[self.settings.precision], device)
+        factor.begin(count)
+        evaluate = TermEvaluator(parents, variables, STORAGE[self.rule.precision], device)
         # a triangle is made anew with every chunk, which should outweigh it
-        rows = rows_within(TERM_BYTES, 8 * count, at_least=256 if order is None else 4 * count)
+        least = 4 * count if isinstance(factor, TriangleFactor) else 256
+        rows = rows_within(TERM_BYTES, 8 * count, at_least=least)
         degree = level.rows.shape[1]
         first = self.top == 0.0
         for points in self.stream.chunks(f"degree {degree}, {count - o} terms", rows):
@@ -303,18 +275,11 @@ class StreamTerms:
             here = points.to(device)
             if self.order is not None:
                 here = here[:, torch.as_tensor(self.order, device=device)]
-            values = evaluate(here)
-            kept.add(values if order is None else values[order])
+            factor.add(evaluate(here))
         if first and self.coarse is not None and self.coarse(self.top):
             raise MomentsTooCoarse
         assert self.stream.n_points is not None
-        if isinstance(factor, TriangleFactor) and isinstance(kept, Triangle):
-            made = kept.finish(self.stream.n_points)
-            factor.renew(made)
-            self.rows = made[o:]
-        elif isinstance(factor, MomentFactor) and isinstance(kept, Moments):
-            factor.renew(kept.finish(factor.known(), self.stream.n_points))
-            self.rows = torch.arange(o, count, device=device)[:, None]
+        self.rows = factor.finish(self.stream.n_points)
         self.level, self.held = level, which
 
 
@@ -386,15 +351,14 @@ def by_size(values: Tensor) -> Index:
     return torch.argsort(values.double().round(decimals=9), stable=True).cpu().numpy()
 
 
-def mean_squares(
-    stream: Stream, generators: Generators, device: torch.device
+def stream_squares(
+    stream: Stream, generators: Polynomials, device: torch.device
 ) -> tuple[Tensor, Tensor]:
-    """Average squares of generators, and of what they add up, on all points; takes one pass."""
+    """Return what :func:`~vinets.ideals.base.squares` does, of all points; takes one pass."""
     total = torch.zeros(2, 1, dtype=torch.float64, device=device)
     count = max(1, len(generators))
     rows = rows_within(TERM_BYTES, 8 * count, at_least=256)
     for points in stream.chunks("values of the generators", rows):
         total = total + torch.stack(squares(generators, points.to(device).double()))
-    assert stream.n_points is not None
-    values, largest = total / stream.n_points
+    values, largest = total
     return values, largest

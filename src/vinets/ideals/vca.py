@@ -14,9 +14,8 @@ from vinets.algebra.compositions import CompositionLevel, CompositionSet, KeptVa
 from vinets.algebra.polynomials import DEFAULT_MEMORY
 from vinets.core.checks import format_bytes
 from vinets.core.progress import Progress, progress_of
-from vinets.ideals.abm import check_psi
 from vinets.ideals.base import FittedIdeal, RoundingWarning, VanishingIdeal
-from vinets.ideals.report import DegreeReport, FitReport
+from vinets.ideals.fit import DegreeReport
 
 MAX_DRIFT = 1e-8  # between two ways to compute polynomials of mean square 1
 
@@ -83,15 +82,8 @@ class VCA(VanishingIdeal):
         random_state: Any = 0,
         memory_limit: int | None = None,
     ) -> None:
-        self.psi = psi
-        self.max_degree = max_degree
-        self.n_samples = n_samples
-        self.random_state = random_state
-        self.memory_limit = memory_limit
-
-    def _check(self) -> None:
-        super()._check()
-        check_psi("VCA", self.psi)
+        self.psi, self.max_degree, self.memory_limit = psi, max_degree, memory_limit
+        self.n_samples, self.random_state = n_samples, random_state
 
     def _fit_sets(
         self, points: list[Tensor], progress: Progress | None = None
@@ -104,7 +96,7 @@ def _components(
     points: Tensor, psi: float, max_degree: int | None, limit: int, progress: Progress
 ) -> FittedIdeal:
     """Run the algorithm on one point set (m, n)."""
-    m, n = points.shape
+    n = points.shape[1]
     right = torch.arange(n, device=points.device)
     left = torch.zeros_like(right)
     here, again = KeptValues(points), KeptValues(points)
@@ -150,19 +142,8 @@ def _components(
         if len(levels) == 1:  # both factors are linear: each product once
             left, right = left[left <= right], right[left <= right]
     generators = CompositionSet(n, tuple(levels), limit)
-    report = FitReport(
-        seconds=0.0,  # the caller measures those of the whole batch
-        n_points=m,
-        n_variables=n,
-        n_terms=here.kept.shape[1],
-        n_generators=len(generators),
-        degrees=tuple(counts),
-        path="singular values",
-        device=str(points.device),
-        precision="float64",
-    )
     values = generators.evaluate(points).square().mean(0)
-    return FittedIdeal(generators, values, report)
+    return FittedIdeal(generators, values, tuple(counts), "singular values")
 
 
 def _project(products: Tensor, kept: Tensor) -> tuple[Tensor, Tensor]:

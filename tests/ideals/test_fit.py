@@ -6,7 +6,7 @@ from dataclasses import FrozenInstanceError, replace
 
 import pytest
 
-from vinets.ideals.report import DegreeReport, FitReport
+from vinets.ideals.fit import DegreeReport, FitReport
 
 REPORT = FitReport(
     seconds=0.125,

@@ -1,4 +1,4 @@
-"""The report of a fit: sizes, seconds, and how it was decided."""
+"""What is asked of a fit, and the report on it: sizes, seconds, and how it was decided."""
 
 from __future__ import annotations
 
@@ -6,6 +6,31 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from vinets.core.checks import counted
+
+
+@dataclass(frozen=True)
+class Rule:
+    """The rule by which a candidate vanishes, and how far to look.
+
+    ``unit``: its best combination with unit coefficient vector has mean square at most ``psi``;
+    otherwise the combination with leading coefficient 1, whose other coefficients have l1 norm at
+    most ``radius``, and are found by ``oracle``. Where that starts, and when it stops, is given by
+    ``start``, ``stop`` and ``tol``, see :class:`~vinets.ideals.oavi.OAVI`. Memory and panel do not
+    change the result.
+    """
+
+    psi: float
+    unit: bool
+    radius: float = float("inf")
+    oracle: str = "exact"
+    start: str = "least-squares"
+    stop: str = "vanishing"
+    tol: float = 0.01
+    max_degree: int | None = None
+    border: str = "groebner"
+    precision: str = "float64"
+    memory_limit: int = 16 << 20
+    panel: int = 64
 
 
 @dataclass(frozen=True)
