@@ -8,19 +8,19 @@ into monomials they would be dense; evaluated level by level they are a few matr
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations_with_replacement
 from pathlib import Path
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from vinets.algebra.polynomial import Polynomial, Polynomials
-from vinets.algebra.polynomials import DEFAULT_MEMORY, PolynomialSet, for_arrays, names_of
+from vinets.algebra.polynomial import Polynomials
+from vinets.algebra.polynomials import DEFAULT_MEMORY, PolynomialSet, for_arrays
 from vinets.algebra.terms import MOST_VARIABLES, Index, TermSet, locate_rows
 from vinets.core.checks import counted, rows_within
 from vinets.core.tensors import read_tensors, write_tensors
@@ -76,18 +76,6 @@ class CompositionSet(Polynomials):
     levels: tuple[CompositionLevel, ...]
     memory_limit: int = DEFAULT_MEMORY
     variables: tuple[str, ...] = ()
-
-    @overload
-    def __getitem__(self, index: int) -> Polynomial: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> PolynomialSet: ...
-
-    def __getitem__(self, index: int | slice) -> Polynomial | PolynomialSet:
-        return self.expanded[index]
-
-    def __iter__(self) -> Iterator[Polynomial]:
-        return iter(self.expanded)
 
     def __len__(self) -> int:
         return sum(level.vanish.shape[1] for level in self.levels)
@@ -188,9 +176,8 @@ class CompositionSet(Polynomials):
         levels = tuple(CompositionLevel(*(tensors[name] for name in row)) for row in rows)
         if not _consistent(n, levels):
             raise ValueError(f"{path} holds compositions whose tables do not fit together.")
-        found, names = cls(n, levels), facts.get("variables")
         try:
-            return found if names is None else found.named(names_of(names))
+            return cls(n, levels).named_by(facts)
         except ValueError as error:
             raise ValueError(f"{path} is not a complete set of compositions: {error}") from None
 
@@ -273,11 +260,7 @@ def _as_polynomials(
 ) -> PolynomialSet:
     """Make a set of coefficient rows (N, S), led by their largest coefficient of top degree."""
     starts = np.cumsum([0] + [len(block) for block in terms.blocks])
-    tail, blocks, leads = (
-        table.clone(),
-        [terms.blocks[0][:0]],
-        [],
-    )
+    tail, blocks, leads = table.clone(), [terms.blocks[0][:0]], []
     for degree in range(1, len(terms.blocks)):
         rows = torch.from_numpy(np.flatnonzero(degrees == degree))
         top = table[rows, starts[degree] : starts[degree + 1]].abs().argmax(1)

@@ -33,19 +33,6 @@ from vinets.core.checks import point_shape
 class SharedPolynomials:
     """``N`` polynomials over ``S`` shared terms.
 
-    Parameters
-    ----------
-    terms : TermSet
-        The terms, without the constant.
-    coefficients : Tensor of shape (N, S)
-        One row a polynomial.
-    constants : Tensor of shape (N,)
-        The constant terms.
-    owners : Tensor of shape (N,)
-        Which of the given sets each polynomial came from.
-    leading : Tensor of shape (N,) or None
-        Position of each leading term among ``terms``; -1 where that term was dropped.
-
     Examples
     --------
     >>> from vinets import ABM
@@ -57,11 +44,11 @@ class SharedPolynomials:
     (['x0', 'x1'], [0, 1])
     """
 
-    terms: TermSet
-    coefficients: Tensor
-    constants: Tensor
-    owners: Tensor
-    leading: Tensor | None = None
+    terms: TermSet  # without the constant
+    coefficients: Tensor  # (N, S)
+    constants: Tensor  # (N,) constant terms
+    owners: Tensor  # (N,) which of the given sets each polynomial came from
+    leading: Tensor | None = None  # (N,) positions of leading terms; -1 where one was dropped
 
     @classmethod
     def of(cls, sets: Sequence[PolynomialSet]) -> SharedPolynomials:

@@ -8,21 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import permutations
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from vinets.algebra.compositions import CompositionSet
-from vinets.algebra.polynomials import PolynomialSet
+from vinets.algebra.polynomial import Polynomials
 from vinets.ideals.classwise import ClassIdeals
 from vinets.report.figures import INK, color_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-
-Polynomials: TypeAlias = PolynomialSet | CompositionSet
 
 WINDOW = (-1.2, 1.2)
 LIGHT = np.array([0.36, -0.48, 0.8])  # from above, of length 1
