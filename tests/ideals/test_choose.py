@@ -9,7 +9,7 @@ from vinets import ABM, OAVI, VCA
 from vinets.core.plain import changes, from_plain
 from vinets.core.settings import IdealOptions
 from vinets.heads import LocalOptions, VanishingOptions
-from vinets.ideals.choose import make_ideal
+from vinets.ideals.classwise import make_ideal
 
 
 def test_an_algorithm_is_made_with_what_was_given():

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vinets.oracles import LeastSquaresBatch
-from vinets.oracles.correction import correct
+from vinets.oracles.frank_wolfe import correct
 from vinets.oracles.problem import scale_into_ball
 
 

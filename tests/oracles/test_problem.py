@@ -96,7 +96,7 @@ def test_rounding_covers_what_another_summation_order_changes(make_instance):
     ],
 )
 def test_errors_name_the_argument(make_instance, name, bad):
-    with pytest.raises(ValueError, match=f"'{name}' argument of LeastSquaresBatch must be"):
+    with pytest.raises(ValueError, match=f"'{name}' parameter of LeastSquaresBatch must be"):
         replace(make_instance(0).problem, **{name: bad})
 
 

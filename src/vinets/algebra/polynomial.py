@@ -339,13 +339,12 @@ def substituted(terms: TermSet, factors: Floats, offsets: Floats) -> list[dict[R
     for row in rows_of(terms):
         found: dict[Row, float] = {}
         places = range(len(row))
-        for kept in (
-            kept for n in reversed(range(len(row) + 1)) for kept in combinations(places, n)
-        ):
-            rest = [row[i] for i in places if i not in kept]
-            term = tuple(int(row[i]) for i in kept)
-            value = float(np.prod(factors[list(term)]) * np.prod(offsets[rest]))
-            found[term] = found.get(term, 0.0) + value
+        for count in range(len(row), -1, -1):
+            for kept in combinations(places, count):
+                rest = [row[i] for i in places if i not in kept]
+                term = tuple(int(row[i]) for i in kept)
+                value = float(np.prod(factors[list(term)]) * np.prod(offsets[rest]))
+                found[term] = found.get(term, 0.0) + value
         expanded.append(found)
     return expanded
 

@@ -88,7 +88,7 @@ class LocalOptions(GeneratorOptions):
         return replace(self, keep=keep, max_degree=degree)
 
     def ideal(self) -> VanishingIdeal:
-        from vinets.ideals.choose import make_ideal
+        from vinets.ideals.classwise import make_ideal
 
         chosen = self.for_classes(1) if self.max_degree == "auto" else self
         return make_ideal(chosen, max_degree=chosen.max_degree)

@@ -58,11 +58,6 @@ class PartialIdeal:
     settled: list[Coefficients] = field(default_factory=list)
     degrees: list[DegreeReport] = field(default_factory=list)
 
-    def forget(self, degree: int, blocks: int) -> None:
-        """Go back to before ``degree`` began, when so many ``blocks`` had vanished."""
-        del self.vanished[blocks:], self.leading[degree - 1 :], self.accepted[degree - 1 :]
-        self.degrees = [d for d in self.degrees if d.degree < degree]
-
 
 class Terms(Protocol):
     """A source of the values of candidates."""
@@ -97,11 +92,11 @@ def construct(
         if small is not None:
             coefficients = Coefficients(small.tail, small.lead, small.value, small.steps)
             return [_finished(points[0].shape[1], small, coefficients, "gram", rule, small.log)]
-    columns, constant = _stack(points, STORAGE[rule.precision])
+    terms = InMemory(points, rule)
     kind = OrthogonalFactor if orthogonal else GramFactor
-    factor = kind(constant, psi=rule.psi, unit=rule.unit)
+    factor = kind(terms.constant, psi=rule.psi, unit=rule.unit)
     try:
-        return grow(factor, InMemory(columns, rule), rule, progress)
+        return grow(factor, terms, rule, progress)
     except BallBinds:
         # A refused term undoes what a block decided behind it, in one set alone: sets that
         # were decided together can no longer be, so each starts again by itself.
@@ -160,7 +155,8 @@ def grow(
             interrupted = True
             factor.truncate(known[0])
             for s, count in zip(sets, known[1], strict=True):
-                s.forget(degree, count)
+                del s.vanished[count:], s.leading[degree - 1 :], s.accepted[degree - 1 :]
+                s.degrees = [d for d in s.degrees if d.degree < degree]
             break
         degree += 1
     # Coefficients come last: those of the unit rule need most of the memory.
@@ -241,13 +237,20 @@ def _run_degree(
 
 
 class InMemory:
-    """Values of terms at points in memory: variables (K, n, m), padded with zeros."""
+    """Values of terms at points in memory: variables (K, n, m) and constant (K, m), padded by 0."""
 
     lasting = True
 
-    def __init__(self, columns: Tensor, rule: Rule) -> None:
-        self.columns, self.rule = columns, rule
-        self.n_variables = columns.shape[1]
+    def __init__(self, points: list[Tensor], rule: Rule) -> None:
+        self.rule, self.n_variables = rule, points[0].shape[1]
+        shape = len(points), self.n_variables, max(map(len, points))
+        columns = points[0].new_zeros(shape, dtype=STORAGE[rule.precision])
+        self.columns, self.constant = columns, torch.zeros_like(columns[:, 0])
+        for k, p in enumerate(points):
+            columns[k, :, : len(p)] = p.mT
+            # With this in the constant, every product of a term with a variable has it, too: inner
+            # products of rows are means over the points, and padding adds nothing to them.
+            self.constant[k, : len(p)] = len(p) ** -0.5
         # memory that blocks share: allocating it anew costs more than filling it
         self.scratch = columns.new_empty(0), columns.new_empty(0)
 
@@ -288,16 +291,3 @@ class InMemory:
         if not valid.all():  # sets with a shorter border are padded by columns of zeros
             values *= exists[:, :, None]
         return values, exists
-
-
-def _stack(points: list[Tensor], dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Stack variables (K, n, m) and the constant over sqrt(m_k) (K, m), padded with zeros."""
-    longest = max(len(p) for p in points)
-    columns = points[0].new_zeros(len(points), points[0].shape[1], longest, dtype=dtype)
-    constant = points[0].new_zeros(len(points), longest, dtype=dtype)
-    for k, p in enumerate(points):
-        columns[k, :, : len(p)] = p.mT
-        # With this in the constant, every product of a term with a variable has it, too: inner
-        # products of rows are means over the points, and padding adds nothing to them.
-        constant[k, : len(p)] = len(p) ** -0.5
-    return columns, constant

@@ -71,12 +71,12 @@ class Stream:
         progress: Progress | str | None = None,
         change: Change | None = None,
     ) -> None:
+        earlier: tuple[Change, ...] = ()
         if isinstance(source, Stream):
-            change = _after(source.change, change)
-            n_points = n_points or source.n_points
+            earlier, n_points = source.changes, n_points or source.n_points
             source = source.source
+        self.changes = earlier if change is None else (*earlier, change)
         self.source: Any = source
-        self.change: Change | None = change
         self.start, known = _starter(source)
         self.n_points: int | None = optional_positive_int("Stream", "n_points", n_points) or known
         self.progress = progress_of(progress)
@@ -135,18 +135,12 @@ class Stream:
         self.n_variables = points.shape[1]
         if not points.is_floating_point():
             points = points.double()
-        if self.change is not None:
-            points = self.change(points)
+        for change in self.changes:
+            points = change(points)
         # one number tells of all: a sum of finite numbers that overflows is looked at again
         if not bool(torch.isfinite(points.sum())) and not bool(torch.isfinite(points).all()):
             raise ValueError("a batch contains NaN or infinity. Drop or impute those rows.")
         return points
-
-
-def _after(first: Change | None, second: Change | None) -> Change | None:
-    if first is None or second is None:
-        return first or second
-    return lambda batch: second(first(batch))
 
 
 def _starter(source: Any) -> tuple[Callable[[], Iterable[Any]], int | None]:
@@ -192,14 +186,11 @@ def scale_stream(
     for batch in stream.batches("ranges of the variables"):
         scaler.partial_fit(batch.double().cpu().numpy())
     factor, shift = torch.from_numpy(scaler.scale_), torch.from_numpy(scaler.min_)
-    return (
-        Stream(
-            stream,
-            change=lambda x: x.double() * factor.to(x.device) + shift.to(x.device),
-            progress=progress,
-        ),
-        scaler,
-    )
+
+    def change(points: Tensor) -> Tensor:
+        return points.double() * factor.to(points.device) + shift.to(points.device)
+
+    return Stream(stream, change=change, progress=progress), scaler
 
 
 class MomentsTooCoarse(Exception):
