@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vinets.algebra.borders import first_border, next_border
+from vinets.algebra.terms import first_border, next_border
 
 
 def order_key(row):

@@ -56,7 +56,7 @@ def test_names_read_like_algebra():
 
 @pytest.mark.parametrize("bad", [[[1, 0], [0, 0]], [[-1, 0]], [0, 1]])
 def test_tables_that_are_not_terms_are_refused(bad):
-    with pytest.raises(ValueError, match="exponents must be"):
+    with pytest.raises(ValueError, match="'exponents' parameter of TermSet must be"):
         TermSet.from_exponents(bad)
 
 

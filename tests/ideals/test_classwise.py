@@ -59,7 +59,7 @@ def test_features_are_the_classes_side_by_side(data):
 
 def test_mistakes_are_named(data):
     Z, y = data
-    with pytest.raises(ValueError, match=r"y must have shape"):
+    with pytest.raises(ValueError, match=r"'y' parameter of fit_class_ideals"):
         fit_class_ideals(Z, y[:-1], ABM())
     with pytest.raises(ValueError, match=r"'backend' parameter of fit_class_ideals"):
         fit_class_ideals(Z, y, ABM(), backend="mpi")

@@ -297,13 +297,7 @@ class Polynomials(Sequence[Polynomial]):
 
 
 def _simplest(low: Fraction, high: Fraction) -> Fraction:
-    """Find the fraction with the smallest denominator in an interval.
-
-    Examples
-    --------
-    >>> _simplest(Fraction(33, 100), Fraction(34, 100))
-    Fraction(1, 3)
-    """
+    """Find the fraction with the smallest denominator in an interval."""
     if low <= 0 <= high:
         return Fraction(0)
     if high < 0:

@@ -6,7 +6,7 @@ import time
 import warnings
 from abc import ABCMeta, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, Self, TypeAlias
 
@@ -21,10 +21,9 @@ from torch import Tensor
 import vinets.core.device  # noqa: F401 - after it, forked processes can fit, too
 from vinets.algebra.polynomial import Polynomials
 from vinets.algebra.polynomials import PolynomialSet
-from vinets.algebra.terms import TermSet
-from vinets.core.checks import bounded_float, optional_positive_int
+from vinets.core.checks import bounded_float, optional_positive_int, parameter_error
 from vinets.core.progress import Progress, progress_of
-from vinets.ideals.fit import DegreeReport, FitReport
+from vinets.ideals.fit import FitReport, FittedIdeal
 
 Array: TypeAlias = Any  # numpy array or torch tensor
 ROUNDING_SHARE = 1e-20  # share of a square that is left of it where everything cancels
@@ -40,21 +39,6 @@ class NoGeneratorsWarning(UserWarning):
 
 class RoundingWarning(UserWarning):
     """Rounding, not the data, decides how far something vanishes."""
-
-
-@dataclass(frozen=True, eq=False)
-class FittedIdeal:
-    """Outcome of a fit on one point set, before it is written to an estimator."""
-
-    generators: Polynomials
-    values: Tensor  # (g,) mean square of every generator on the points
-    degrees: tuple[DegreeReport, ...]
-    path: str  # how it was decided
-    precision: str = "float64"
-    order_ideal: TermSet | None = None
-    steps: Tensor | None = None  # (g,) steps of the oracle
-    oracle: dict[str, Any] = field(default_factory=dict)
-    interrupted: bool = False
 
 
 class VanishingIdeal(TransformerMixin, BaseEstimator, metaclass=ABCMeta):
@@ -160,21 +144,15 @@ class VanishingIdeal(TransformerMixin, BaseEstimator, metaclass=ABCMeta):
             return torch.from_numpy(np.require(array, requirements=["C", "W"]))
         owner = type(self).__name__
         if X.ndim != 2 or X.shape[0] == 0 or X.shape[1] == 0:
-            raise ValueError(
-                f"X given to {owner} must have shape (m, n) with m, n >= 1. Got {tuple(X.shape)} "
-                "instead. Put one point in every row."
-            )
+            accepted = "of shape (m, n) with m, n >= 1, one point a row"
+            raise parameter_error(owner, "X", accepted, tuple(X.shape))
         if X.is_complex():
-            raise ValueError(
-                f"X given to {owner} must be real. Got {X.dtype} instead. Pass real and imaginary "
-                "parts as variables of their own."
-            )
+            remedy = "Pass real and imaginary parts as variables of their own."
+            raise parameter_error(owner, "X", "real", X.dtype, remedy)
         if not X.is_floating_point():
             X = X.to(torch.float64)
         if not bool(torch.isfinite(X).all()):
-            raise ValueError(
-                f"X given to {owner} contains NaN or infinity. Drop or impute those rows."
-            )
+            raise ValueError(f"X given to {owner} has NaN or infinity. Drop or impute those rows.")
         if reset:
             self.n_features_in_ = X.shape[1]
             self.__dict__.pop("feature_names_in_", None)  # names of an earlier fit
@@ -206,24 +184,27 @@ def fit_ideals(
     first = estimators[0]
     tops = [largest(points) for points in sets]
     warn_if_wide(first, max(tops), stacklevel=4)
-    samples: list[tuple[Tensor, Tensor | None]] = [(points, None) for points in sets]
-    if first.n_samples is not None:
-        random = check_random_state(first.random_state)
-        samples = [_sample(points, first.n_samples, random) for points in sets]
-        tops = [largest(points) for points, _ in samples]
+    random = check_random_state(first.random_state)
+    used, left_out = list(sets), [points[:0] for points in sets]
+    for k, points in enumerate(sets):
+        if first.n_samples is not None and first.n_samples < len(points):
+            order = torch.as_tensor(random.permutation(len(points)), device=points.device)
+            # in their old order: sums round as they would over the same points given alone
+            used[k] = points[order[: first.n_samples].sort().values]
+            left_out[k], tops[k] = points[order[first.n_samples :]], largest(used[k])
     begin = time.perf_counter()
     # float64 whatever came: products of high degree leave little of lower precision
-    used = [points.detach().to(torch.float64) for points, _ in samples]
+    used = [points.detach().to(torch.float64) for points in used]
     fitted = first._fit_sets(used, progress)
     psi = float(first.psi)
     for k, (ideal, points) in enumerate(zip(fitted, used, strict=True)):
         measure = partial(squares, ideal.generators, points)
         fitted[k] = verified(ideal, measure, len(points), tops[k], psi, stacklevel=4)
     seconds = time.perf_counter() - begin
-    for estimator, (points, left_out), ideal in zip(estimators, samples, fitted, strict=True):
+    for estimator, points, rest, ideal in zip(estimators, used, left_out, fitted, strict=True):
         held_out = []
-        if left_out is not None and len(ideal.generators):
-            held_out = ideal.generators.evaluate(left_out.double()).square().mean(0).tolist()
+        if len(rest) and len(ideal.generators):
+            held_out = ideal.generators.evaluate(rest.double()).square().mean(0).tolist()
         facts = {"n_points": len(points), "device": str(points.device), "seconds": seconds}
         estimator._store(ideal, held_out=held_out, **facts)
     if any(ideal.interrupted for ideal in fitted):
@@ -302,14 +283,3 @@ def squares(generators: Polynomials, points: Tensor) -> tuple[Tensor, Tensor]:
     if not isinstance(generators, PolynomialSet):
         return values, torch.full_like(values, float("inf"))
     return values, generators.magnitude(points).square().sum(0)
-
-
-def _sample(
-    points: Tensor, n_samples: int, random: np.random.RandomState
-) -> tuple[Tensor, Tensor | None]:
-    """Return the rows to fit on and the rows left out, None if all are fitted on."""
-    if n_samples >= len(points):
-        return points, None
-    order = torch.as_tensor(random.permutation(len(points)), device=points.device)
-    # in their old order: sums round as they would over the same points given alone
-    return points[order[:n_samples].sort().values], points[order[n_samples:]]

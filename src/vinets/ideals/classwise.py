@@ -17,7 +17,7 @@ from sklearn.base import clone
 from torch import Tensor
 
 from vinets.algebra.polynomials import PolynomialSet
-from vinets.core.checks import one_of
+from vinets.core.checks import one_of, parameter_error
 from vinets.core.device import resolve_device
 from vinets.core.progress import Notes, Progress, progress_of
 from vinets.core.settings import IdealOptions
@@ -128,9 +128,8 @@ def fit_class_ideals(
     points = clone(estimator)._points(Z, reset=True)
     labels = y.cpu().numpy() if isinstance(y, Tensor) else np.asarray(y)
     if labels.shape != (len(points),):
-        raise ValueError(
-            f"y must have shape ({len(points)},), one label a row of Z. Got {labels.shape} instead."
-        )
+        accepted = f"of shape ({len(points)},), one label a row of Z"
+        raise parameter_error("fit_class_ideals", "y", accepted, labels.shape)
     missing = labels != labels
     if np.any(missing) or (labels.dtype == object and any(v is None for v in labels)):
         raise ValueError("y has labels that are missing (NaN or None). Drop those rows.")
@@ -192,11 +191,6 @@ def make_ideal(options: IdealOptions, **given: Any) -> VanishingIdeal:
     """Make the estimator, not fitted, that options ask for; ``given`` arguments override them.
 
     None stands for the default of an option; one that the algorithm does not have is refused.
-
-    Examples
-    --------
-    >>> make_ideal(IdealOptions(psi=0.1, border="full"), max_degree=3)
-    ABM(border='full', max_degree=3, psi=0.1)
     """
     name = one_of("IdealOptions", "algorithm", options.algorithm.lower(), tuple(ALGORITHMS))
     kind = ALGORITHMS[name]

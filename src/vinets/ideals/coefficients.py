@@ -13,10 +13,11 @@ from vinets.algebra.eigen import smallest_eigenvectors
 from vinets.algebra.gram import GramFactor
 from vinets.algebra.growing import Candidates, GrowingFactor
 from vinets.algebra.krylov import batched_eigenvectors
-from vinets.algebra.terms import Index
+from vinets.algebra.polynomials import PolynomialSet
+from vinets.algebra.terms import Index, TermSet
 from vinets.core.checks import rows_within
 from vinets.ideals.ball import BlockSolutions, OracleLog, oracle_solutions, outside_ball
-from vinets.ideals.fit import Rule
+from vinets.ideals.fit import DegreeReport, FittedIdeal, Rule
 
 
 class BallBinds(Exception):
@@ -46,17 +47,17 @@ class VanishingTerms:
         ``blocks`` is emptied on the way, so that both need not fit.
         """
         position = np.concatenate([b.position for b in blocks])
-        value = torch.cat([b.value for b in blocks])
-        prefix = torch.cat([b.prefix for b in blocks])
-        steps = torch.cat([b.steps for b in blocks])
-        table = blocks[0].table.new_zeros(len(value), width)
+        rest = [
+            torch.cat([getattr(b, name) for b in blocks]) for name in ("value", "prefix", "steps")
+        ]
+        table = blocks[0].table.new_zeros(len(position), width)
         row = 0
         blocks.reverse()  # pop() takes from the end, and a block is freed as soon as it is copied
         while blocks:
             part = blocks.pop().table
             table[row : row + len(part), : part.shape[1]] = part
             row += len(part)
-        return cls(position, table, value, prefix, steps)
+        return cls(position, table, *rest)
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,6 +77,33 @@ class Coefficients:
         tail = torch.cat([pad(p.tail, (0, width - p.tail.shape[1])) for p in parts])
         rest = ([getattr(p, name) for p in parts] for name in ("lead", "value", "steps"))
         return cls(tail, *map(torch.cat, rest))
+
+    def fitted(
+        self,
+        n_variables: int,
+        accepted: list[Index],
+        leading: list[Index],
+        degrees: list[DegreeReport],
+        path: str,
+        rule: Rule,
+        log: OracleLog,
+        interrupted: bool = False,
+    ) -> FittedIdeal:
+        """Put them together with the terms, which are accepted or lead generators by degree."""
+        one = np.zeros((1, 0), dtype=np.int64)
+        order_ideal = TermSet.of_blocks(n_variables, [one, *accepted])
+        leads = TermSet.of_blocks(n_variables, [one[:0], *leading])
+        return FittedIdeal(
+            PolynomialSet(order_ideal, leads, self.tail, self.lead),
+            self.value,
+            tuple(degrees),
+            path,
+            rule.precision,
+            order_ideal,
+            self.steps,
+            vars(log) | {"status": dict(log.status)} if log.rows else {},
+            interrupted,
+        )
 
 
 def block_outcome(

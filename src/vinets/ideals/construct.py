@@ -15,22 +15,19 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from vinets.algebra.borders import Level, first_border, next_border
 from vinets.algebra.gram import GramFactor
 from vinets.algebra.growing import GrowingFactor
 from vinets.algebra.orthogonal import OrthogonalFactor
-from vinets.algebra.polynomials import PolynomialSet
-from vinets.algebra.terms import Index, TermSet
+from vinets.algebra.terms import Index, Level, first_border, next_border
 from vinets.core.checks import rows_within
 from vinets.core.progress import Progress, progress_of
 from vinets.ideals.ball import OracleLog
-from vinets.ideals.base import FittedIdeal
 from vinets.ideals.coefficients import (
     BallBinds,
     Coefficients,
@@ -38,8 +35,11 @@ from vinets.ideals.coefficients import (
     block_outcome,
     unit_coefficients,
 )
-from vinets.ideals.fit import DegreeReport, Rule
-from vinets.ideals.small import SmallIdeal, construct_small
+from vinets.ideals.fit import DegreeReport, FittedIdeal, Rule
+from vinets.ideals.small import construct_small
+
+if TYPE_CHECKING:
+    from vinets.ideals.stream import StreamTerms
 
 STORAGE: dict[str, torch.dtype] = {
     name: getattr(torch, name) for name in ("float64", "float32", "float16", "bfloat16")
@@ -59,24 +59,6 @@ class PartialIdeal:
     degrees: list[DegreeReport] = field(default_factory=list)
 
 
-class Terms(Protocol):
-    """A source of the values of candidates."""
-
-    n_variables: int
-    lasting: bool  # whether what a block found still holds in the factor of later blocks
-
-    def width(self, factor: GrowingFactor) -> int:
-        """Return how many candidates to decide at a time."""
-
-    def values(
-        self, factor: GrowingFactor, sets: list[PartialIdeal], which: slice
-    ) -> tuple[Tensor, Tensor]:
-        """Return values (K, b, ·) of the candidates ``which``, and which of them exist (K, b)."""
-
-    def accept(self, sets: list[PartialIdeal], accepted: list[Index]) -> None:
-        """Hear which candidates of every set, by their places in its level, have joined O."""
-
-
 def construct(
     points: list[Tensor], rule: Rule, *, orthogonal: bool, progress: Progress | None = None
 ) -> list[FittedIdeal]:
@@ -90,8 +72,7 @@ def construct(
     if alone and not orthogonal and rule.precision == "float64":
         small = construct_small(points[0], rule)
         if small is not None:
-            coefficients = Coefficients(small.tail, small.lead, small.value, small.steps)
-            return [_finished(points[0].shape[1], small, coefficients, "gram", rule, small.log)]
+            return [small]
     terms = InMemory(points, rule)
     kind = OrthogonalFactor if orthogonal else GramFactor
     factor = kind(terms.constant, psi=rule.psi, unit=rule.unit)
@@ -108,36 +89,13 @@ def construct(
         return built
 
 
-def _finished(
-    n_variables: int,
-    ideal: PartialIdeal | SmallIdeal,
-    coefficients: Coefficients,
-    path: str,
-    rule: Rule,
-    log: OracleLog,
-    interrupted: bool = False,
-) -> FittedIdeal:
-    one = np.zeros((1, 0), dtype=np.int64)
-    order_ideal = TermSet.of_blocks(n_variables, [one, *ideal.accepted])
-    leading = TermSet.of_blocks(n_variables, [one[:0], *ideal.leading])
-    generators = PolynomialSet(order_ideal, leading, coefficients.tail, coefficients.lead)
-    return FittedIdeal(
-        generators,
-        coefficients.value,
-        tuple(ideal.degrees),
-        path,
-        rule.precision,
-        order_ideal,
-        coefficients.steps,
-        vars(log) | {"status": dict(log.status)} if log.rows else {},
-        interrupted,
-    )
-
-
 def grow(
-    factor: GrowingFactor, terms: Terms, rule: Rule, progress: Progress | None = None
+    factor: GrowingFactor,
+    terms: InMemory | StreamTerms,
+    rule: Rule,
+    progress: Progress | None = None,
 ) -> list[FittedIdeal]:
-    """Go degree by degree, all point sets of the factor in step."""
+    """Go degree by degree, all point sets of the factor in step; ``terms`` gives their values."""
     watch = progress_of(progress)
     n_variables, interrupted = terms.n_variables, False
     sets = [PartialIdeal(first_border(n_variables)) for _ in factor.counts]
@@ -163,10 +121,11 @@ def grow(
     if terms.lasting:
         _settle(factor, sets, rule)
     path = "orthogonal" if isinstance(factor, OrthogonalFactor) else "gram"
-    coefficients = [Coefficients.joined(s.settled, factor.counts[k]) for k, s in enumerate(sets)]
     return [
-        _finished(n_variables, s, c, path, rule, log, interrupted)
-        for s, c in zip(sets, coefficients, strict=True)
+        Coefficients.joined(s.settled, count).fitted(
+            n_variables, s.accepted, s.leading, s.degrees, path, rule, log, interrupted
+        )
+        for s, count in zip(sets, factor.counts, strict=True)
     ]
 
 
@@ -185,7 +144,7 @@ def _settle(factor: GrowingFactor, sets: list[PartialIdeal], rule: Rule) -> None
 
 def _run_degree(
     factor: GrowingFactor,
-    terms: Terms,
+    terms: InMemory | StreamTerms,
     sets: list[PartialIdeal],
     rule: Rule,
     degree: int,
@@ -239,7 +198,7 @@ def _run_degree(
 class InMemory:
     """Values of terms at points in memory: variables (K, n, m) and constant (K, m), padded by 0."""
 
-    lasting = True
+    lasting = True  # what a block found still holds in the factor of later blocks
 
     def __init__(self, points: list[Tensor], rule: Rule) -> None:
         self.rule, self.n_variables = rule, points[0].shape[1]
@@ -255,7 +214,7 @@ class InMemory:
         self.scratch = columns.new_empty(0), columns.new_empty(0)
 
     def accept(self, sets: list[PartialIdeal], accepted: list[Index]) -> None:
-        pass
+        """Hear which candidates of every set, by their places in its level, have joined O."""
 
     def width(self, factor: GrowingFactor) -> int:
         """Count candidates whose values, coordinates and coefficients fit the limit."""
@@ -269,7 +228,10 @@ class InMemory:
     def values(
         self, factor: GrowingFactor, sets: list[PartialIdeal], which: slice
     ) -> tuple[Tensor, Tensor]:
-        """Return values (K, b, m), which the next block overwrites, and which exist."""
+        """Return values (K, b, m) of the candidates ``which``, and which of them exist (K, b).
+
+        The next block overwrites them.
+        """
         n_sets, capacity, m = factor.rows.shape
         parent = np.zeros((n_sets, which.stop - which.start), dtype=np.int64)
         variable = np.zeros_like(parent)

@@ -1,10 +1,14 @@
-"""What is asked of a fit, and the report on it: sizes, seconds, and how it was decided."""
+"""What is asked of a fit, what it finds, and the report on it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Any
 
+from torch import Tensor
+
+from vinets.algebra.polynomial import Polynomials
+from vinets.algebra.terms import TermSet
 from vinets.core.checks import counted
 
 
@@ -42,6 +46,21 @@ class DegreeReport:
     accepted: int
     generators: int
     seconds: float
+
+
+@dataclass(frozen=True, eq=False)
+class FittedIdeal:
+    """Outcome of a fit on one point set, before it is written to an estimator."""
+
+    generators: Polynomials
+    values: Tensor  # (g,) mean square of every generator on the points
+    degrees: tuple[DegreeReport, ...]
+    path: str  # how it was decided
+    precision: str = "float64"
+    order_ideal: TermSet | None = None
+    steps: Tensor | None = None  # (g,) steps of the oracle
+    oracle: dict[str, Any] = field(default_factory=dict)
+    interrupted: bool = False
 
 
 @dataclass(frozen=True)

@@ -15,15 +15,14 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from vinets.algebra.borders import BORDERS
 from vinets.algebra.moments import MomentFactor, TriangleFactor
 from vinets.algebra.polynomials import PolynomialSet
-from vinets.algebra.terms import Index, TermSet, locate_rows
+from vinets.algebra.terms import BORDERS, Index, TermSet, locate_rows
 from vinets.core.checks import one_of, parameter_error
 from vinets.core.progress import Progress
-from vinets.ideals.base import FittedIdeal, VanishingIdeal, largest, verified, warn_if_wide
+from vinets.ideals.base import VanishingIdeal, largest, verified, warn_if_wide
 from vinets.ideals.construct import STORAGE, construct, grow
-from vinets.ideals.fit import Rule
+from vinets.ideals.fit import FittedIdeal, Rule
 from vinets.ideals.stream import (
     MomentsTooCoarse,
     Stream,

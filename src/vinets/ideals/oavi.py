@@ -12,8 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from vinets.algebra.polynomials import PolynomialSet
 from vinets.core.checks import bounded_float, one_of, parameter_error
-from vinets.ideals.base import FittedIdeal
-from vinets.ideals.fit import Rule
+from vinets.ideals.fit import FittedIdeal, Rule
 from vinets.ideals.monomial import MonomialIdeal
 from vinets.oracles import ORACLES
 

@@ -94,15 +94,8 @@ def _means(
 def score(ideals: ClassIdeals, Z: Tensor, y: Tensor, kind: str = "separation") -> PruningScores:
     """Score every generator on the points ``Z`` (m, n) with labels ``y`` (m,).
 
-    Parameters
-    ----------
-    ideals : ClassIdeals
-        Fitted ideals.
-    Z, y : Tensor
-        Points of all classes, best not those of the fit, and their labels.
-    kind : {"separation", "normalized"}, default="separation"
-        ``"separation"``: the smallest mean absolute value on another class. ``"normalized"``: that,
-        divided by the mean absolute value on the generator's own class.
+    The points are best not those of the fit. ``kind="separation"`` is the smallest mean absolute
+    value on another class, ``"normalized"`` that, divided by the one on the generator's own class.
     """
     one_of("score", "kind", kind, SCORES)
     means = [m.double().cpu().numpy() for m in mean_absolute_values(ideals, Z, y)]
@@ -116,16 +109,9 @@ def score(ideals: ClassIdeals, Z: Tensor, y: Tensor, kind: str = "separation") -
 
 
 def prune(ideals: ClassIdeals, scores: PruningScores, keep: float | int) -> PrunedIdeals:
-    """Keep the generators of the highest scores in every class.
+    """Keep the generators of the highest scores, from :func:`score`, in every class.
 
-    Parameters
-    ----------
-    ideals : ClassIdeals
-        Fitted ideals.
-    scores : PruningScores
-        From :func:`score`.
-    keep : float or int
-        A share in (0, 1] of each class's generators, or a number per class.
+    ``keep`` is a share in (0, 1] of each class's generators, or a number per class.
 
     Examples
     --------

@@ -20,7 +20,7 @@ from vinets.algebra.growing import GrowingFactor
 from vinets.algebra.moments import MomentFactor, TriangleFactor
 from vinets.algebra.polynomial import Polynomials
 from vinets.algebra.terms import Index
-from vinets.core.checks import optional_positive_int, rows_within
+from vinets.core.checks import optional_positive_int, parameter_error, rows_within
 from vinets.core.progress import Progress, progress_of
 from vinets.ideals.base import squares
 from vinets.ideals.construct import STORAGE, PartialIdeal
@@ -29,10 +29,6 @@ from vinets.ideals.fit import Rule
 READ_BYTES = 32 << 20  # bytes of an array that are read at a time
 TERM_BYTES = 8 << 20  # bytes of evaluated terms at a time: what the caches of a CPU hold
 NO_POINTS = "the source gave no points. Pass at least one batch (b, n)."
-ACCEPTED = (
-    "a two-dimensional array, which may be mapped from a file, a LatentStore, a list of batches "
-    "(b, n), or a function that starts a new pass over batches"
-)
 
 Change: TypeAlias = Callable[[Tensor], Tensor]
 
@@ -75,7 +71,7 @@ class Stream:
         if isinstance(source, Stream):
             earlier, n_points = source.changes, n_points or source.n_points
             source = source.source
-        self.changes = earlier if change is None else (*earlier, change)
+        self.changes: tuple[Change, ...] = earlier if change is None else (*earlier, change)
         self.source: Any = source
         self.start, known = _starter(source)
         self.n_points: int | None = optional_positive_int("Stream", "n_points", n_points) or known
@@ -123,15 +119,11 @@ class Stream:
             batch = torch.from_numpy(np.require(batch, requirements="W"))
         points = batch.detach()
         if points.ndim != 2 or points.shape[1] == 0 or points.is_complex():
-            raise ValueError(
-                f"batches must be real and have shape (b, n). Got {points.dtype} "
-                f"{tuple(points.shape)} instead."
-            )
+            got = points.dtype, tuple(points.shape)
+            raise parameter_error("Stream", "source", "batches of real numbers, shape (b, n)", got)
         if self.n_variables not in (None, points.shape[1]):
-            raise ValueError(
-                f"batches must have the same number of columns. Got {points.shape[1]} after "
-                f"{self.n_variables}."
-            )
+            accepted = f"batches of the same number of columns, {self.n_variables}"
+            raise parameter_error("Stream", "source", accepted, points.shape[1])
         self.n_variables = points.shape[1]
         if not points.is_floating_point():
             points = points.double()
@@ -166,7 +158,9 @@ def _starter(source: Any) -> tuple[Callable[[], Iterable[Any]], int | None]:
                 "pass. Pass a function that starts a new pass, such as lambda: batches()."
             )
         return lambda: source, None
-    raise ValueError(f"the source of a stream must be {ACCEPTED}. Got {type(source).__name__}.")
+    accepted = "a two-dimensional array, which may be mapped from a file, a LatentStore, a list of "
+    accepted += "batches (b, n), or a function that starts a new pass over batches"
+    raise parameter_error("Stream", "source", accepted, source)
 
 
 def scale_stream(
@@ -225,6 +219,7 @@ class StreamTerms:
         self.rows = torch.empty(0)
 
     def accept(self, sets: list[PartialIdeal], accepted: list[Index]) -> None:
+        """Remember how to evaluate the candidates that have joined O."""
         level, at = sets[0].level, accepted[0]
         self.parents.append(level.parent[at] + sets[0].offset)
         self.variables.append(level.variable[at])
@@ -253,8 +248,14 @@ class StreamTerms:
         count = o + which.stop - which.start
         parents = [*self.parents, level.parent[which] + found.offset]
         variables = [*self.variables, level.variable[which]]
+        # run by run: parents stand in an earlier one; the term 1 comes first
+        runs = [
+            (torch.from_numpy(p).to(device), torch.from_numpy(v).to(device))
+            for p, v in zip(parents, variables, strict=True)
+            if len(p)
+        ]
+        memory = torch.empty(0, dtype=STORAGE[self.rule.precision], device=device)
         factor.begin(count)
-        evaluate = TermEvaluator(parents, variables, STORAGE[self.rule.precision], device)
         # a triangle is made anew with every chunk, which should outweigh it
         least = 4 * count if isinstance(factor, TriangleFactor) else 256
         rows = rows_within(TERM_BYTES, 8 * count, at_least=least)
@@ -266,48 +267,22 @@ class StreamTerms:
             here = points.to(device)
             if self.order is not None:
                 here = here[:, torch.as_tensor(self.order, device=device)]
-            factor.add(evaluate(here))
+            if memory.numel() < count * len(here):
+                memory = memory.new_empty(count * len(here))
+            values = memory[: count * len(here)].view(count, len(here))
+            columns = here.to(memory.dtype).mT.contiguous()
+            values[0], start = 1, 1
+            for parent, variable in runs:
+                stop = start + len(parent)
+                torch.index_select(values[:start], 0, parent, out=values[start:stop])
+                values[start:stop] *= columns.index_select(0, variable)
+                start = stop
+            factor.add(values)
         if first and self.coarse is not None and self.coarse(self.top):
             raise MomentsTooCoarse
         assert self.stream.n_points is not None
         self.rows = factor.finish(self.stream.n_points)
         self.level, self.held = level, which
-
-
-class TermEvaluator:
-    """Values of terms (count, r) at points (r, n), each its parent times a variable.
-
-    ``parents`` and ``variables`` come run by run; parents stand in an earlier run. The term 1 comes
-    first, unasked. The values lie in memory that the next call overwrites.
-    """
-
-    def __init__(
-        self,
-        parents: list[Index],
-        variables: list[Index],
-        dtype: torch.dtype,
-        device: torch.device,
-    ) -> None:
-        runs = [(p, v) for p, v in zip(parents, variables, strict=True) if len(p)]
-        self.runs = [tuple(torch.from_numpy(i).to(device) for i in run) for run in runs]
-        self.count = 1 + sum(len(p) for p, _ in runs)
-        self.dtype = dtype
-        self.memory = torch.empty(0, dtype=dtype, device=device)
-
-    def __call__(self, points: Tensor) -> Tensor:
-        r = len(points)
-        if self.memory.numel() < self.count * r:
-            self.memory = self.memory.new_empty(self.count * r)
-        values = self.memory[: self.count * r].view(self.count, r)
-        columns = points.to(self.dtype).mT.contiguous()
-        values[0] = 1
-        start = 1
-        for parent, variable in self.runs:
-            stop = start + len(parent)
-            torch.index_select(values[:start], 0, parent, out=values[start:stop])
-            values[start:stop] *= columns.index_select(0, variable)
-            start = stop
-        return values
 
 
 def correlation_order(stream: Stream) -> Index:
@@ -332,13 +307,7 @@ def correlation_order(stream: Stream) -> Index:
 
 
 def by_size(values: Tensor) -> Index:
-    """Sort positions by value; those of equal values keep their order, whatever their rounding.
-
-    Examples
-    --------
-    >>> by_size(torch.tensor([2 + 1e-15, 1.0, 2.0], dtype=torch.float64))
-    array([1, 0, 2])
-    """
+    """Sort positions by value; those of equal values keep their order, whatever their rounding."""
     return torch.argsort(values.double().round(decimals=9), stable=True).cpu().numpy()
 
 

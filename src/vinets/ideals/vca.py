@@ -14,8 +14,8 @@ from vinets.algebra.compositions import CompositionLevel, CompositionSet, KeptVa
 from vinets.algebra.polynomials import DEFAULT_MEMORY
 from vinets.core.checks import format_bytes
 from vinets.core.progress import Progress, progress_of
-from vinets.ideals.base import FittedIdeal, RoundingWarning, VanishingIdeal
-from vinets.ideals.fit import DegreeReport
+from vinets.ideals.base import RoundingWarning, VanishingIdeal
+from vinets.ideals.fit import DegreeReport, FittedIdeal
 
 MAX_DRIFT = 1e-8  # between two ways to compute polynomials of mean square 1
 
@@ -113,7 +113,11 @@ def _components(
                 "lower max_degree, raise psi, or raise memory_limit."
             )
         products = here.products(left, right)
-        projection, remainder = _project(products, here.kept)
+        projection = here.kept.mT @ products / len(products)
+        remainder = products - here.kept @ projection
+        # twice, because after one projection a small remainder may be mostly rounding
+        again_along = here.kept.mT @ remainder / len(products)
+        projection, remainder = projection + again_along, remainder - here.kept @ again_along
         span = _independent(levels, projection, left, right, points)
         # components that are rounding of the products vanish, whatever psi
         noise = 64 * torch.finfo(points.dtype).eps * float(products.square().mean(0).sum().sqrt())
@@ -144,17 +148,6 @@ def _components(
     generators = CompositionSet(n, tuple(levels), limit)
     values = generators.evaluate(points).square().mean(0)
     return FittedIdeal(generators, values, tuple(counts), "singular values")
-
-
-def _project(products: Tensor, kept: Tensor) -> tuple[Tensor, Tensor]:
-    """Project the candidates (m, c) on what is kept, (f, c); return what is left of them too.
-
-    Twice, because after one projection a small remainder may be mostly rounding.
-    """
-    projection = kept.mT @ products / len(products)
-    remainder = products - kept @ projection
-    again = kept.mT @ remainder / len(products)
-    return projection + again, remainder - kept @ again
 
 
 def _independent(

@@ -43,10 +43,8 @@ def solve(
 
     Parameters
     ----------
-    problem
-        The problems.
-    solver
-        For instance ``ORACLES["bpcg"]()``.
+    problem, solver
+        The problems, and for instance ``ORACLES["bpcg"]()``.
     start
         Points to start from, shape (N, o), projected to the ball first; zero if None.
     target
@@ -60,10 +58,7 @@ def solve(
     check_every
         Steps between two termination tests; the device is waited for at those only.
 
-    Returns
-    -------
-    Solution
-        Values and gaps are computed afresh from the returned coefficients.
+    Values and gaps of the solution are computed afresh from its coefficients.
     """
     for name, number, least in (("max_steps", max_steps, 0), ("check_every", check_every, 1)):
         if number < least:

@@ -24,23 +24,12 @@ class LeastSquaresBatch:
     :math:`\|Mc + u\|^2`: the mean squared value of a polynomial with leading coefficient 1 when
     the columns of ``M`` and ``u`` are monomials on m points divided by :math:`\sqrt{m}`.
 
-    Parameters
-    ----------
-    gram
-        Symmetric positive semidefinite matrices ``G``, shape (K, o, o).
-    linear
-        Vectors ``b``, shape (N, o). Entries beyond the prefix are ignored.
-    constant
-        Numbers ``beta``, shape (N,).
-    prefix
-        How many leading entries of ``c`` may be non-zero, int64 in [0, o], shape (N,).
-    owner
-        Which Gram matrix a row uses, int64 in [0, K), shape (N,).
-    radius
-        Radius ``r`` of the ball, positive.
+    ``gram`` (K, o, o) holds symmetric positive semidefinite matrices ``G``, ``linear`` (N, o) the
+    vectors ``b``, whose entries beyond the prefix are ignored, ``constant`` (N,) the numbers
+    ``beta``. ``prefix`` (N,) tells how many leading entries of ``c`` may be non-zero, int64 in
+    [0, o], and ``owner`` (N,) which Gram matrix a row uses, int64 in [0, K). The ``radius`` of the
+    ball is positive.
 
-    Notes
-    -----
     Values come from the Gram matrix and carry the error that :meth:`rounding` estimates: that of
     an exactly vanishing polynomial may be slightly negative.
     """
