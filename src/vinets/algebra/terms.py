@@ -157,24 +157,16 @@ def term_name(row: Iterable[int], labels: Sequence[str]) -> str:
     return "*".join(parts) if parts else "1"
 
 
-def row_codes(*tables: Index, base: int) -> list[Index]:
-    """Give equal rows equal integers, across several tables of the same width.
-
-    Rows are folded in column by column and the running code is re-ranked after each, so codes
-    stay below ``total_rows * base`` whatever the width: no overflow at high degree.
-    """
-    stacked = np.concatenate(tables)
-    codes = np.zeros(len(stacked), dtype=np.int64)
-    for column in stacked.T:
-        _, codes = np.unique(codes * base + column, return_inverse=True)
-    return np.split(codes, np.cumsum([len(table) for table in tables])[:-1])
-
-
 def locate_rows(rows: Index, table: Index, base: int) -> Index:
     """Find the position in ``table`` of every row of ``rows``, or -1 where there is none."""
     if len(table) == 0 or len(rows) == 0:
         return np.full(len(rows), -1, dtype=np.int64)
-    wanted, known = row_codes(rows, table, base=base)
+    # Equal rows get equal codes. They are ranked again after every column, so that they stay below
+    # the number of rows times the base: no overflow at high degree.
+    codes = np.zeros(len(rows) + len(table), dtype=np.int64)
+    for column in np.concatenate([rows, table]).T:
+        _, codes = np.unique(codes * base + column, return_inverse=True)
+    wanted, known = codes[: len(rows)], codes[len(rows) :]
     # codes are ranks, so that a table over all of them is no longer than both inputs
     position = np.full(max(int(wanted.max()), int(known.max())) + 1, -1, dtype=np.int64)
     position[known] = np.arange(len(table))
