@@ -145,8 +145,8 @@ def test_one_variable_is_enough(tmp_path):
     assert PolynomialSet.load(tmp_path / "p").evaluate(np.array([[3.0]])).tolist() == [[10.0]]
 
 
-ONE = torch.zeros(1, 1)
-TENSORS = {"tail": ONE, "lead": ONE[0], "terms.0": torch.zeros(1, 0).long()}
+ONE, LEAD = torch.zeros(1, 1), torch.zeros(1)
+TENSORS = {"tail": ONE, "lead": LEAD, "terms.0": torch.zeros(1, 0).long()}
 TENSORS |= {"leading.0": torch.zeros(0, 0).long(), "leading.1": torch.tensor([[1]])}
 NO_FLOATS = "floating coefficients of one dtype"
 
@@ -156,9 +156,9 @@ NO_FLOATS = "floating coefficients of one dtype"
     [
         ("weights", {}, 2, r"must hold vinets\.polynomials"),
         ("polynomials", {"leading.1": torch.tensor([[9]])}, 2, "sorted variable indices below 2"),
-        ("polynomials", {"tail": ONE.bool(), "lead": ONE[0].bool()}, 2, NO_FLOATS),
-        ("polynomials", {"tail": ONE.long(), "lead": ONE[0].long()}, 2, NO_FLOATS),
-        ("polynomials", {"lead": ONE[0].double()}, 2, NO_FLOATS),
+        ("polynomials", {"tail": ONE.bool(), "lead": LEAD.bool()}, 2, NO_FLOATS),
+        ("polynomials", {"tail": ONE.long(), "lead": LEAD.long()}, 2, NO_FLOATS),
+        ("polynomials", {"lead": LEAD.double()}, 2, NO_FLOATS),
         ("polynomials", {}, 2**40, "1 to 1,048,576 variables"),  # a number, not yet memory
     ],
 )
