@@ -12,9 +12,7 @@ from vinets.data.synthetic import latent_like
 from vinets.ideals.fit import Rule
 from vinets.ideals.monomial import (
     _is_closed,
-    _rename,
     _variable_order,
-    default_memory,
     needs_orthogonal,
 )
 
@@ -65,11 +63,6 @@ def test_half_precision_finds_no_more_terms_than_points(kind, precision):
     assert model.order_ideal_.tolist() == [[0], [1], [2]]
 
 
-def test_memory_for_a_block():
-    assert default_memory(torch.device("cpu")) == 16 * 2**20
-    assert default_memory(torch.device("cuda")) == 4 * 2**30
-
-
 def test_orders_of_variables(random):
     points = torch.from_numpy(random.normal(size=(50, 4)))
     points[:, 2] = points[:, 0] + 0.1 * points[:, 1]
@@ -81,12 +74,6 @@ def test_orders_of_variables(random):
     assert order == [3, *np.argsort(total).tolist()]
     scales = torch.tensor([1e-3, 1.0, 1e-4, 1e-2], dtype=torch.float64)
     assert _variable_order(scales * points, "pearson").tolist() == order  # whatever the scales
-
-
-def test_terms_get_the_callers_names_back():
-    terms = TermSet.from_exponents([[0, 0, 0], [1, 0, 0], [1, 0, 2]])
-    renamed = _rename(terms, np.array([2, 0, 1]))  # x0 here is x2 there, x2 here is x1 there
-    assert renamed.names() == ["1", "x2", "x1^2*x2"]
 
 
 @pytest.mark.parametrize("make", [ABM, lambda psi, **o: OAVI(psi, oracle="exact", **o)])
