@@ -9,13 +9,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reference import (
-    boosted_loop,
-    in_l1_ball,
-    least_squares,
-    plain_loop,
-    smallest_eigenvector,
-)
+from reference import boosted_loop, in_l1_ball, least_squares, plain_loop, smallest_eigenvector
 
 from vinets import OAVI
 from vinets.data.synthetic import latent_like

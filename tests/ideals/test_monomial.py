@@ -10,11 +10,7 @@ from vinets import ABM, OAVI
 from vinets.algebra.terms import TermSet
 from vinets.data.synthetic import latent_like
 from vinets.ideals.fit import Rule
-from vinets.ideals.monomial import (
-    _is_closed,
-    _variable_order,
-    needs_orthogonal,
-)
+from vinets.ideals.monomial import _is_closed, _variable_order, needs_orthogonal
 
 
 def needing(degree, precision="float64"):

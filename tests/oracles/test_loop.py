@@ -7,14 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from vinets.oracles import (
-    ORACLES,
-    LeastSquaresBatch,
-    PairwiseFrankWolfe,
-    Status,
-    loop,
-    solve,
-)
+from vinets.oracles import ORACLES, LeastSquaresBatch, PairwiseFrankWolfe, Status, loop, solve
 from vinets.oracles.loop import finish
 
 

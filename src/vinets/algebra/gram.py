@@ -128,9 +128,8 @@ class GramFactor(GrowingFactor):
         one = torch.ones(1, 1, dtype=torch.bool, device=values.device)
         block = self.screen(values[None, None], one)
         # a pivot of rounding noise would make every later coordinate noise as well
-        noise = (
-            DEPENDENT_ROUNDINGS * torch.finfo(self.work_dtype).eps * float(block.square) * self.size
-        )
+        eps = torch.finfo(self.work_dtype).eps
+        noise = DEPENDENT_ROUNDINGS * eps * float(block.square) * self.size
         if float(block.gap) <= noise:
             self._append_dependent(values)
         else:

@@ -106,12 +106,6 @@ class Polynomial:
         """Return the same up to a factor: leading coefficient 1, and fractions for the others.
 
         Each is the simplest one within ``tolerance`` times the largest coefficient.
-
-        Examples
-        --------
-        >>> terms = ((0, 0), (0, 1), (1, 1), ())
-        >>> print(Polynomial(terms, (0.6, 5e-17, 0.2, -0.6), ("x", "y")).rational())
-        x^2 + 1/3*y^2 - 1
         """
         exact = {row: Fraction(c) for row, c in self.without_rounding(tolerance)._known.items()}
         if not exact:
@@ -122,10 +116,7 @@ class Polynomial:
         return replace(self, terms=tuple(found), coefficients=tuple(found.values()))
 
     def text(
-        self,
-        variables: Sequence[str] | None = None,
-        digits: int = 3,
-        tolerance: float = TOLERANCE,
+        self, variables: Sequence[str] | None = None, digits: int = 3, tolerance: float = TOLERANCE
     ) -> str:
         """Write the polynomial with ``digits`` digits, without coefficients that are rounding."""
         name_of = partial(term_name, labels=variables or self.variables)
@@ -211,7 +202,6 @@ class Polynomials(Sequence[Polynomial]):
         return iter(self.expanded)
 
     def __call__(self, points: Any) -> Any:
-        """Return what :meth:`evaluate` does."""
         return self.evaluate(points)
 
     def __eq__(self, other: object) -> bool:

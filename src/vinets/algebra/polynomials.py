@@ -277,10 +277,7 @@ class PolynomialSet(Polynomials):
             yield Polynomial(terms, (float(lead), *(values[i] for i in used)), self.names)
 
     def strings(
-        self,
-        variables: Sequence[str] | None = None,
-        digits: int = 3,
-        tolerance: float = TOLERANCE,
+        self, variables: Sequence[str] | None = None, digits: int = 3, tolerance: float = TOLERANCE
     ) -> list[str]:
         """Write the polynomials out, leading term first.
 

@@ -282,12 +282,7 @@ def _pieces(count: int) -> Iterator[slice]:
 
 
 def _to_eigenvectors(
-    poles: Tensor,
-    y: Tensor,
-    square: Tensor,
-    residual: Tensor | None,
-    psi: float,
-    scratch: Tensor,
+    poles: Tensor, y: Tensor, square: Tensor, residual: Tensor | None, psi: float, scratch: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Turn products ``y`` in place into eigenvectors in the rotated basis; last entry and value."""
     value = _roots(_Within.of(poles, y, scratch), square, residual, psi)

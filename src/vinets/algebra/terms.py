@@ -118,15 +118,13 @@ class TermSet:
         if not isinstance(n_variables, int) or not 1 <= n_variables <= MOST_VARIABLES:
             raise ValueError(f"terms must have 1 to {MOST_VARIABLES:,} variables.")
         blocks: list[Index] = []
-        while (block := tensors.get(f"{prefix}.{len(blocks)}")) is not None:
+        while (block := tensors.get(name := f"{prefix}.{len(blocks)}")) is not None:
             if block.dtype != torch.int64 or block.ndim != 2 or block.shape[1] != len(blocks):
-                raise ValueError(f"{prefix}.{len(blocks)} must be an int64 table of that width.")
+                raise ValueError(f"{name} must be an int64 table of that width.")
             rows = block.numpy()
             outside = (rows < 0).any() or (rows >= n_variables).any()
             if outside or (np.diff(rows, axis=1) < 0).any():
-                raise ValueError(
-                    f"{prefix}.{len(blocks)} must hold sorted variable indices below {n_variables}."
-                )
+                raise ValueError(f"{name} must hold sorted variable indices below {n_variables}.")
             blocks.append(rows)
         return cls(n_variables, tuple(blocks))
 

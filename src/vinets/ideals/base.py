@@ -135,7 +135,15 @@ class VanishingIdeal(TransformerMixin, BaseEstimator, metaclass=ABCMeta):
 
     def _points(self, X: Array, *, reset: bool) -> Tensor:
         """Validate ``X`` and hand it on as a float tensor."""
-        if type(X) is np.ndarray and self._is_plain(X, reset=reset):
+        if (  # validate_data, as slow as a small fit, would change nothing
+            type(X) is np.ndarray
+            and X.dtype == np.float64
+            and X.ndim == 2
+            and X.size > 0
+            and not hasattr(self, "feature_names_in_")
+            and (reset or X.shape[1] == self.n_features_in_)
+            and bool(np.isfinite(X).all())
+        ):
             self.n_features_in_ = X.shape[1]
             return torch.from_numpy(np.require(X, requirements=["C", "W"]))
         if not isinstance(X, Tensor):
@@ -163,22 +171,9 @@ class VanishingIdeal(TransformerMixin, BaseEstimator, metaclass=ABCMeta):
             )
         return X
 
-    def _is_plain(self, X: NDArray[Any], *, reset: bool) -> bool:
-        """Tell whether ``validate_data``, as slow as a small fit, would change nothing."""
-        return (
-            X.dtype == np.float64
-            and X.ndim == 2
-            and X.size > 0
-            and not hasattr(self, "feature_names_in_")
-            and (reset or X.shape[1] == self.n_features_in_)
-            and bool(np.isfinite(X).all())
-        )
-
 
 def fit_ideals(
-    estimators: Sequence[VanishingIdeal],
-    sets: Sequence[Tensor],
-    progress: Progress | None = None,
+    estimators: Sequence[VanishingIdeal], sets: Sequence[Tensor], progress: Progress | None = None
 ) -> None:
     """Fit estimators of equal parameters to one point set each, together."""
     first = estimators[0]
@@ -222,12 +217,12 @@ def warn_if_wide(estimator: VanishingIdeal, top: float, *, stacklevel: int) -> N
     if top > 1 + 1e-6:
         message = (
             f"X given to {type(estimator).__name__} reaches {top:.3g} in absolute value; psi is "
-            "meant for data in [-1, 1]. Rescale the data, for instance with "
-            "MinMaxScaler((-1, 1))."
+            "meant for data in [-1, 1]. Rescale the data, for instance with MinMaxScaler((-1, 1))."
         )
         if estimator.max_degree is None:
-            message += " Without max_degree, values grow from degree to degree, and a fit may take "
-            message += "very long."
+            message += (
+                " Without max_degree, values grow with the degree, and a fit may take very long."
+            )
         warnings.warn(message, ScaleWarning, stacklevel=stacklevel)
 
 

@@ -36,11 +36,6 @@ STREAM_MEMORY = 512 << 20  # bytes
 VARIABLE_ORDERS = ("ascending", "descending", "pearson")
 
 
-def default_memory(device: torch.device) -> int:
-    """Return the working memory for a block: what caches hold on a CPU, what fills a GPU."""
-    return 4 << 30 if device.type == "cuda" else 16 << 20
-
-
 class MonomialIdeal(VanishingIdeal):
     """Vanishing ideals built term by term: base of :class:`ABM` and :class:`OAVI`."""
 
@@ -83,11 +78,7 @@ class MonomialIdeal(VanishingIdeal):
         super()._store(fitted, closed_under_division=closed, **facts)
 
     def fit_stream(
-        self,
-        source: Any,
-        *,
-        n_points: int | None = None,
-        progress: Progress | str | None = None,
+        self, source: Any, *, n_points: int | None = None, progress: Progress | str | None = None
     ) -> Self:
         """Find the generators on points that come in batches and never lie in memory at once.
 
@@ -150,7 +141,7 @@ class MonomialIdeal(VanishingIdeal):
             kind = TriangleFactor if orthogonal else MomentFactor
             factor = kind(psi=rule.psi, unit=rule.unit, device=device)
             coarse = None if orthogonal else partial(needs_orthogonal, rule=rule)
-            terms = StreamTerms(stream, order, rule, coarse, lasting=not orthogonal)
+            terms = StreamTerms(stream, order, rule, coarse)
             return grow(factor, terms, rule)[0], terms.top
 
         try:
@@ -181,7 +172,8 @@ class MonomialIdeal(VanishingIdeal):
     def _fit_sets(
         self, points: list[Tensor], progress: Progress | None = None
     ) -> list[FittedIdeal]:
-        rule = self._rule_within(default_memory(points[0].device))
+        # what fills a GPU, what the caches of a CPU hold
+        rule = self._rule_within(4 << 30 if points[0].is_cuda else 16 << 20)
         orders = [_variable_order(p, self.variable_order) for p in points]
         # the construction knows one order only: variables are permuted, and renamed in the result
         permuted = [

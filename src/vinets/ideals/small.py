@@ -114,11 +114,10 @@ def construct_small(points: Tensor, rule: Rule) -> FittedIdeal | None:
             np.concatenate([widened(d.coordinates.take(d.rest, 0), len(terms)) for d in borders]),
             np.concatenate([d.prefix for d in borders]),
         )
-        found = (
-            _eigenvectors(vanished, borders, rule.psi)
-            if rule.unit
-            else _leading(vanished, rule, log)
-        )
+        if rule.unit:
+            found = _eigenvectors(vanished, borders, rule.psi)
+        else:
+            found = _leading(vanished, rule, log)
     if found is None:
         return None
     return found.fitted(n, accepted, leading, degrees, "gram", rule, log)

@@ -31,6 +31,7 @@ TERM_BYTES = 8 << 20  # bytes of evaluated terms at a time: what the caches of a
 NO_POINTS = "the source gave no points. Pass at least one batch (b, n)."
 
 Change: TypeAlias = Callable[[Tensor], Tensor]
+Coarse: TypeAlias = Callable[[float], bool]
 
 
 class Stream:
@@ -195,22 +196,17 @@ class StreamTerms:
     """Values of terms by passes over a stream: what the construction asks for.
 
     ``order`` permutes the variables. The first pass ends in :class:`MomentsTooCoarse` if ``coarse``
-    is true of the largest absolute value.
+    is true of the largest absolute value; it is None where a triangle takes the place of moments.
     """
 
     def __init__(
-        self,
-        stream: Stream,
-        order: Index | None,
-        rule: Rule,
-        coarse: Callable[[float], bool] | None,
-        *,
-        lasting: bool,
+        self, stream: Stream, order: Index | None, rule: Rule, coarse: Coarse | None
     ) -> None:
         assert stream.n_variables is not None
         self.stream, self.order, self.rule, self.coarse = stream, order, rule, coarse
         self.n_variables = stream.n_variables
-        self.lasting = lasting  # a new triangle makes a new factor, though of the same terms
+        # a new triangle makes a new factor, though of the same terms
+        self.lasting = coarse is not None
         self.top = 0.0  # largest absolute value of a point, after the first pass
         self.parents: list[Index] = []  # parents of the accepted terms, run by run
         self.variables: list[Index] = []

@@ -116,8 +116,8 @@ def _components(
         projection = here.kept.mT @ products / len(products)
         remainder = products - here.kept @ projection
         # twice, because after one projection a small remainder may be mostly rounding
-        again_along = here.kept.mT @ remainder / len(products)
-        projection, remainder = projection + again_along, remainder - here.kept @ again_along
+        missed = here.kept.mT @ remainder / len(products)
+        projection, remainder = projection + missed, remainder - here.kept @ missed
         span = _independent(levels, projection, left, right, points)
         # components that are rounding of the products vanish, whatever psi
         noise = 64 * torch.finfo(points.dtype).eps * float(products.square().mean(0).sum().sqrt())
@@ -139,10 +139,8 @@ def _components(
         again.keep(evaluated)
         sizes = (span.shape[1], keep.shape[1], vanish.shape[1])
         counts.append(DegreeReport(len(levels), *sizes, time.perf_counter() - begin))
-        new, linear = (
-            torch.arange(v.shape[1], device=v.device) for v in (here.newest, here.linear)
-        )
-        left, right = torch.cartesian_prod(new, linear).unbind(1)
+        both = (torch.arange(v.shape[1], device=v.device) for v in (here.newest, here.linear))
+        left, right = torch.cartesian_prod(*both).unbind(1)
         if len(levels) == 1:  # both factors are linear: each product once
             left, right = left[left <= right], right[left <= right]
     generators = CompositionSet(n, tuple(levels), limit)
@@ -151,11 +149,7 @@ def _components(
 
 
 def _independent(
-    levels: list[CompositionLevel],
-    projection: Tensor,
-    left: Tensor,
-    right: Tensor,
-    points: Tensor,
+    levels: list[CompositionLevel], projection: Tensor, left: Tensor, right: Tensor, points: Tensor
 ) -> Tensor:
     """Find orthonormal combinations (c, r) of the candidates, none of them identically zero.
 
