@@ -65,22 +65,6 @@ def test_an_exact_combination_has_the_eigenvalue_zero(psi):
         np.testing.assert_allclose(np.sum(tail[j] ** 2) + lead[j] ** 2, 1)
 
 
-def test_tiny_eigenvalues_are_relatively_accurate():
-    """Scaled by 1e-10 in size the problem is the same one, with eigenvalues times 1e-20."""
-    problem = one_prefix(6, 20, 8)
-    _, lead, values = solve(problem, "factor")
-    tiny = Bordered(
-        problem.lower * 1e-10,
-        problem.coordinates * 1e-10,
-        problem.residual * 1e-20,
-        problem.prefix,
-        problem.psi * 1e-20,
-    )
-    _, small_lead, small = solve(tiny, "factor")
-    np.testing.assert_allclose(small, values * 1e-20, rtol=1e-9)
-    np.testing.assert_allclose(small_lead, lead, rtol=1e-9)
-
-
 def test_residuals_that_cancel_are_taken_as_zero_and_not_as_negative():
     lower = torch.tensor([[1.0, 0.0], [0.2, 0.8]], dtype=torch.float64)
     w = torch.tensor([[0.6, 0.3]], dtype=torch.float64)

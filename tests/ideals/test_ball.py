@@ -59,25 +59,6 @@ def test_candidates_that_need_too_much_are_refused_from_the_first_on(decided):
         assert refused == (0, first)
 
 
-def test_candidates_that_vanish_inside_the_ball_get_their_coefficients(decided):
-    """With psi = 0.1 the radius 4.8 is enough for 5 q1, which least squares would not know."""
-    factor, block, prefix, tail, value, steps = decided
-    rule = Rule(0.1, unit=False, radius=4.8)
-    doubtful = torch.tensor([[False, False, True, False]])
-    before = tail.clone()
-    assert (
-        outside_ball(BlockSolutions(factor, block, prefix, tail, value, steps), doubtful, rule)
-        is None
-    )
-    assert torch.equal(tail[0, [0, 1, 3]], before[0, [0, 1, 3]])
-    assert float(tail[0, 2].abs().sum()) <= 4.8 * (1 + 1e-12)
-    rest = block.values[0, 2] + tail[0, 2] @ factor.rows[0, :2]
-    assert (
-        float(value[0, 2]) == pytest.approx(float(rest.square().sum()), rel=1e-6)
-        and value[0, 2] <= 0.1
-    )
-
-
 @pytest.mark.parametrize("oracle", ["cg", "pcg", "bpcg", "agd"])
 def test_oracles_replace_what_still_vanishes_and_leave_the_rest(decided, oracle):
     factor, block, prefix, tail, value, steps = decided

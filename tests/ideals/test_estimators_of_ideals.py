@@ -86,7 +86,7 @@ def test_oracles_report_how_they_ended():
 
 
 def test_full_borders_report_whether_the_order_ideal_is_closed():
-    case = latent_like(15, 3, 2, seed=4)
+    found = set()
     for seed in range(40):
         model = ABM(0.05, normalization="leading", border="full", max_degree=4)
         model.fit(latent_like(15, 3, 2, seed=seed))
@@ -98,7 +98,8 @@ def test_full_borders_report_whether_the_order_ideal_is_closed():
             if t[v]
         )
         assert model.report_.closed_under_division == closed
-    assert ABM(0.05).fit(case).report_.closed_under_division
+        found.add(closed)
+    assert found == {True, False}
 
 
 @pytest.mark.parametrize("kind", [ABM, OAVI, VCA])

@@ -7,10 +7,8 @@ import pytest
 import torch
 
 from vinets import ABM, OAVI
-from vinets.algebra.terms import TermSet
-from vinets.data.synthetic import latent_like
 from vinets.ideals.fit import Rule
-from vinets.ideals.monomial import _is_closed, _variable_order, needs_orthogonal
+from vinets.ideals.monomial import _variable_order, needs_orthogonal
 
 
 def needing(degree, precision="float64"):
@@ -70,27 +68,3 @@ def test_orders_of_variables(random):
     assert order == [3, *np.argsort(total).tolist()]
     scales = torch.tensor([1e-3, 1.0, 1e-4, 1e-2], dtype=torch.float64)
     assert _variable_order(scales * points, "pearson").tolist() == order  # whatever the scales
-
-
-@pytest.mark.parametrize("make", [ABM, lambda psi, **o: OAVI(psi, oracle="exact", **o)])
-def test_a_descending_order_is_the_ascending_one_of_the_reversed_points(make):
-    X = latent_like(30, 4, 2)
-    here = make(0.01, max_degree=3, variable_order="descending").fit(X)
-    there = make(0.01, max_degree=3).fit(X[:, ::-1].copy())
-    assert here.order_ideal_.tolist() == there.order_ideal_[:, ::-1].tolist()
-    np.testing.assert_allclose(here.transform(X), there.transform(X[:, ::-1].copy()), atol=1e-9)
-
-
-@pytest.mark.parametrize(
-    ("table", "closed"),
-    [
-        ([[0, 0]], True),
-        ([[0, 0], [1, 0], [2, 0]], True),
-        ([[0, 0], [1, 0], [0, 1], [1, 1]], True),
-        ([[0, 0], [1, 0], [1, 1]], False),
-        ([[0, 0], [0, 1], [1, 1]], False),
-        ([[0, 0], [1, 0], [3, 0]], False),
-    ],
-)
-def test_closed_under_division(table, closed):
-    assert _is_closed(TermSet.from_exponents(table)) == closed

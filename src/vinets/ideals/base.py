@@ -221,7 +221,7 @@ def warn_if_wide(estimator: VanishingIdeal, top: float, *, stacklevel: int) -> N
         )
         if estimator.max_degree is None:
             message += (
-                " Without max_degree, values grow with the degree, and a fit may take very long."
+                " Without max_degree, values go on growing, and a fit may take very long."
             )
         warnings.warn(message, ScaleWarning, stacklevel=stacklevel)
 
