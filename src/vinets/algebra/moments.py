@@ -32,7 +32,7 @@ PANEL_ROWS = 192  # rows that one product adds to, so that little is computed ab
 class MomentFactor(GramFactor):
     """A Gram factor whose evaluations are places (K, b, 1) in a matrix of moments."""
 
-    sums: Tensor  # of the pass under way, by entries of the next matrix
+    sums: Tensor  # what the pass under way has added up, (count, count)
 
     def __init__(self, *, psi: float, unit: bool, device: torch.device) -> None:
         self.table = torch.ones(1, 1, dtype=torch.float64, device=device)
@@ -91,7 +91,7 @@ class MomentFactor(GramFactor):
 class TriangleFactor(OrthogonalFactor):
     """An orthogonal factor whose evaluations are rows of a triangle."""
 
-    order: Tensor  # of the terms of the pass under way: those outside of the factor come last
+    order: Tensor  # places of the terms in the pass: those outside of the factor come last
     upper: Tensor
 
     def __init__(self, *, psi: float, unit: bool, device: torch.device) -> None:

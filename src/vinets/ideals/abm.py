@@ -91,6 +91,6 @@ class ABM(MonomialIdeal):
         self.n_samples, self.random_state = n_samples, random_state
         self.precision, self.memory_limit = precision, memory_limit
 
-    def _rule(self) -> Rule:
+    def _rule(self, **settings: Any) -> Rule:
         kind = one_of("ABM", "normalization", self.normalization, NORMALIZATIONS)
-        return Rule(float(self.psi), unit=kind == "unit")
+        return Rule(float(self.psi), unit=kind == "unit", **settings)

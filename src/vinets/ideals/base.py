@@ -179,14 +179,15 @@ def fit_ideals(
     first = estimators[0]
     tops = [largest(points) for points in sets]
     warn_if_wide(first, max(tops), stacklevel=4)
-    random = check_random_state(first.random_state)
-    used, left_out = list(sets), [points[:0] for points in sets]
-    for k, points in enumerate(sets):
-        if first.n_samples is not None and first.n_samples < len(points):
-            order = torch.as_tensor(random.permutation(len(points)), device=points.device)
-            # in their old order: sums round as they would over the same points given alone
-            used[k] = points[order[: first.n_samples].sort().values]
-            left_out[k], tops[k] = points[order[first.n_samples :]], largest(used[k])
+    used, left_out, count = list(sets), dict[int, Tensor](), first.n_samples
+    if count is not None:
+        random = check_random_state(first.random_state)
+        for k, points in enumerate(sets):
+            if count < len(points):
+                order = torch.as_tensor(random.permutation(len(points)), device=points.device)
+                # in their old order: sums round as they would over the same points given alone
+                used[k] = points[order[:count].sort().values]
+                left_out[k], tops[k] = points[order[count:]], largest(used[k])
     begin = time.perf_counter()
     # float64 whatever came: products of high degree leave little of lower precision
     used = [points.detach().to(torch.float64) for points in used]
@@ -196,10 +197,10 @@ def fit_ideals(
         measure = partial(squares, ideal.generators, points)
         fitted[k] = verified(ideal, measure, len(points), tops[k], psi, stacklevel=4)
     seconds = time.perf_counter() - begin
-    for estimator, points, rest, ideal in zip(estimators, used, left_out, fitted, strict=True):
+    for k, (estimator, points, ideal) in enumerate(zip(estimators, used, fitted, strict=True)):
         held_out = []
-        if len(rest) and len(ideal.generators):
-            held_out = ideal.generators.evaluate(rest.double()).square().mean(0).tolist()
+        if k in left_out and len(ideal.generators):
+            held_out = ideal.generators.evaluate(left_out[k].double()).square().mean(0).tolist()
         facts = {"n_points": len(points), "device": str(points.device), "seconds": seconds}
         estimator._store(ideal, held_out=held_out, **facts)
     if any(ideal.interrupted for ideal in fitted):
@@ -220,9 +221,7 @@ def warn_if_wide(estimator: VanishingIdeal, top: float, *, stacklevel: int) -> N
             "meant for data in [-1, 1]. Rescale the data, for instance with MinMaxScaler((-1, 1))."
         )
         if estimator.max_degree is None:
-            message += (
-                " Without max_degree, values go on growing, and a fit may take very long."
-            )
+            message += " Without max_degree, values go on growing, and a fit may take very long."
         warnings.warn(message, ScaleWarning, stacklevel=stacklevel)
 
 

@@ -45,7 +45,7 @@ class MonomialIdeal(VanishingIdeal):
     memory_limit: int | None
 
     @abstractmethod
-    def _rule(self) -> Rule:
+    def _rule(self, **settings: Any) -> Rule:
         """Return the rule that the parameters ask for; raise for those outside their domain."""
 
     @property
@@ -161,8 +161,7 @@ class MonomialIdeal(VanishingIdeal):
 
     def _rule_within(self, memory: int) -> Rule:
         """Return the rule with the settings of a construction."""
-        return replace(
-            self._rule(),
+        return self._rule(
             max_degree=self.max_degree,
             border=self.border,
             precision=self.precision,

@@ -124,7 +124,7 @@ class OAVI(MonomialIdeal):
         nonzeros = int(torch.count_nonzero(fitted.generators.tail))
         super()._store(fitted, steps=int(self.steps_.sum()), nonzeros=nonzeros, **facts)
 
-    def _rule(self) -> Rule:
+    def _rule(self, **settings: Any) -> Rule:
         psi = float(self.psi)
         oracle = one_of("OAVI", "oracle", self.oracle, (*ORACLES, "exact"))
         start = one_of("OAVI", "start", self.start, STARTS)
@@ -134,7 +134,7 @@ class OAVI(MonomialIdeal):
             if start != "least-squares":
                 remedy = "Without a ball there is nowhere else to start: give a finite tau."
                 raise parameter_error("OAVI", "start", "'least-squares'", start, remedy)
-            return Rule(psi, unit=False)
+            return Rule(psi, unit=False, **settings)
         remedy = "It bounds the l1 norm of the coefficients, the leading 1 included, or is inf."
         tau = bounded_float("OAVI", "tau", self.tau, 2.0, math.inf, remedy=remedy)
-        return Rule(psi, False, tau - 1, oracle, start, stop, tol)
+        return Rule(psi, False, tau - 1, oracle, start, stop, tol, **settings)

@@ -103,10 +103,11 @@ def construct_small(points: Tensor, rule: Rule) -> FittedIdeal | None:
             break
         level = next_border(level.take(np.array(taken)), n, rule.border)
         below, degree = o, degree + 1
-    log, none = OracleLog(), torch.zeros(0, dtype=torch.float64)
-    table = none.new_zeros(0, len(terms))
-    found: Coefficients | None = Coefficients(table, none, none, none.long())
-    if borders:
+    log, found = OracleLog(), None
+    if not borders:
+        none = torch.zeros(0, dtype=torch.float64)
+        found = Coefficients(none.new_zeros(0, len(terms)), none, none, none.long())
+    else:
         vanished = _BorderedSystems(
             terms,
             lower,
