@@ -69,7 +69,7 @@ def test_other_files_are_refused(tmp_path):
     with pytest.raises(FileNotFoundError, match="does not exist"):
         read_points(tmp_path / "nothing.csv")
     np.save(tmp_path / "bad.npy", np.array([[1.0, 2.0], [3.0, np.nan]]))
-    with pytest.raises(ValueError, match="Row 1, column 1"):
+    with pytest.raises(ValueError, match=r"Row 2, column 2 \(x1\) has nan"):
         read_points(tmp_path / "bad.npy")
     np.save(tmp_path / "flat.npy", np.zeros(3))
     with pytest.raises(ValueError, match=r"\(points, variables\)"):

@@ -49,7 +49,7 @@ def test_by_name(tmp_path):
     [
         ("pets cat\n", TEST, r"Line 1 of .*train.tsv must be a label, a tab"),
         (TRAIN + "\tno label\n", TEST, r"Line 6 of .*train.tsv must be a label"),
-        (TRAIN, "cars\tthe\n", r"test.tsv must have the labels of train.tsv \(2 of them\)"),
+        (TRAIN, "cars\tthe\n", r"test.tsv must hold the labels of train.tsv \(2 of them\)"),
         ("", TEST, r"train.tsv must hold at least one line"),
         (TRAIN, "\n\n", r"test.tsv must hold at least one line"),
         ("\udcff\udcfe", TEST, r"Line 1 of .*train.tsv"),

@@ -21,9 +21,9 @@ from joblib import Parallel, delayed
 from numpy.typing import NDArray
 from torch import Tensor
 
-from vinets.core.checks import one_of, reason_of
+from vinets.core.checks import file_error, one_of, reason_of
 from vinets.core.files import read_bytes
-from vinets.data.formats import DataFormat, Size, folder_of
+from vinets.data.formats import DataFormat, Size
 from vinets.data.images import Augmentation, Preprocessing, image_split, read_image
 from vinets.data.npy import read_array
 from vinets.data.source import DataSplit, Pair, as_labels
@@ -63,8 +63,8 @@ class Layout(NamedTuple):
     names: str  # a file with the names of the classes: text, or a pickle next to pickles
 
 
-_BATCHES = tuple(map("data_batch_{}".format, range(1, 6)))
-_BINARY = tuple(map("{}.bin".format, _BATCHES))
+_BATCHES = tuple(f"data_batch_{i}" for i in range(1, 6))
+_BINARY = tuple(f"{batch}.bin" for batch in _BATCHES)
 _FINE = "fine_label_names.txt"
 LAYOUTS = (
     Layout("cifar10", "cifar-10-batches-bin", _BINARY, ("test_batch.bin",), "batches.meta.txt"),
@@ -80,30 +80,24 @@ class Cifar(DataFormat):
     """CIFAR by name with the folder behind a colon, or by the folder alone."""
 
     name = "cifar"
+    prefixes = tuple(CLASSES)
     written = "'cifar10:DIR', 'cifar100:DIR', a folder with CIFAR or WebP sheets"
     rank = 10
 
-    def matches(self, spec: str) -> bool:
-        return _located(spec) is not None
+    def recognises(self, folder: Path) -> bool:
+        return bool(_name_of(folder))
 
     def load(self, spec: str, *, seed: int, size: Size) -> DataSplit:
-        located = _located(spec)
-        assert located is not None  # it matches
-        return cifar(*located)
+        prefixed, folder = self.split(spec)
+        return cifar(folder, spec.partition(":")[0] if prefixed else _name_of(folder))
 
 
-def _located(spec: str) -> tuple[Path, str] | None:
-    """Return the folder and the name of the data set that ``spec`` means."""
-    name, colon, behind = spec.partition(":")
-    if colon and name in CLASSES:
-        return Path(behind).expanduser(), name
-    folder = folder_of(spec)
-    if folder is None:
-        return None
+def _name_of(folder: Path) -> str:
+    """Return the name of the data set in a folder, empty if there is none."""
     if _has_sheets(folder):  # the two look alike but for the labels
         labels = _sheet_labels(folder, "train")
-        return folder, "cifar100" if len(labels) and int(labels.max()) >= 10 else "cifar10"
-    return next(((folder, name) for name in CLASSES if _layout_of(folder, name)), None)
+        return "cifar100" if len(labels) and int(labels.max()) >= 10 else "cifar10"
+    return next((name for name in CLASSES if _layout_of(folder, name)), "")
 
 
 def cifar(directory: str | Path, name: str = "cifar10") -> DataSplit:
@@ -117,9 +111,8 @@ def cifar(directory: str | Path, name: str = "cifar10") -> DataSplit:
     if located is None:
         folders = [layout.folder for layout in LAYOUTS if layout.data == name and layout.train]
         raise FileNotFoundError(
-            f"{directory} must hold {name}: {' or '.join(folders)}, or WebP sheets. "
-            "Download and unpack one of the archives from "
-            "https://www.cs.toronto.edu/~kriz/cifar.html."
+            f"{directory} must hold {name}: {' or '.join(folders)}, or WebP sheets. Download and "
+            "unpack one of the archives from https://www.cs.toronto.edu/~kriz/cifar.html."
         )
     folder, layout = located
     if layout.train:
@@ -155,10 +148,10 @@ def _class_names(path: Path, name: str) -> tuple[str, ...]:
         names = read_pickle(path).get(f"{LABEL_KEYS[name]}_names")
     if not isinstance(names, list) or len(names) != count:
         got = len(names) if isinstance(names, list) else type(names).__name__
-        raise ValueError(f"{path} must hold {count} names of classes. Got {got} instead.")
+        raise file_error(path, f"{count} names of classes", got)
     texts = tuple(n.decode("latin1") if isinstance(n, bytes) else n for n in names)
     if not all(isinstance(text, str) for text in texts):
-        raise ValueError(f"{path} must hold {count} names of classes. Some are no text.")
+        raise file_error(path, f"{count} names of classes", "some that are no text")
     return texts
 
 
@@ -183,7 +176,7 @@ def _in_range(path: Path, pair: Pair, name: str) -> Pair:
     labels = pair[1]
     if not len(labels) or int(labels.max()) >= CLASSES[name]:
         got = int(labels.max()) if len(labels) else "none"
-        raise ValueError(f"{path} must hold labels below {CLASSES[name]}. Got {got} instead.")
+        raise file_error(path, f"labels below {CLASSES[name]}", got)
     return pair
 
 
@@ -205,9 +198,7 @@ def _read_pickled(path: Path, name: str) -> Pair:
     data = array.values if isinstance(array, _Array) else None
     if data is None or data.ndim != 2 or data.shape[1] != PIXELS:
         got = type(array).__name__ if data is None else f"shape {data.shape}"
-        raise ValueError(
-            f"{path} must hold 'data', a uint8 array (N, {PIXELS}). Got {got} instead."
-        )
+        raise file_error(path, f"'data', a uint8 array (N, {PIXELS})", got)
     labels = content.get(key)
     if not isinstance(labels, list) or not all(type(label) is int for label in labels):
         raise ValueError(f"{path} must hold '{key}', a list of integers 0..K-1.")
@@ -234,7 +225,7 @@ def read_pickle(path: Path) -> dict[str, Any]:
 
 
 class _Array:
-    """An array of bytes, or the type of its items; a pickle sets the state of either."""
+    """Stand for an array of bytes, or for the type of its items; a pickle sets its state."""
 
     values: NDArray[np.uint8] | None = None
 
@@ -302,10 +293,8 @@ def _read_sheets(folder: Path, part: str, name: str) -> Pair:
     sheets = Parallel(n_jobs=-1, prefer="threads")(delayed(_read_sheet)(p) for p in paths)
     images = torch.from_numpy(np.concatenate(list(sheets)))
     if len(labels) != len(images):
-        raise ValueError(
-            f"{folder / part}_labels.npy must hold one label for each of the {len(images)} images. "
-            f"Got {len(labels)} instead."
-        )
+        accepted = f"one label for each of the {len(images)} images"
+        raise file_error(folder / f"{part}_labels.npy", accepted, len(labels))
     return _in_range(folder, (images, labels), name)
 
 

@@ -10,8 +10,8 @@ import torch
 from joblib import Parallel, delayed
 from torch import Tensor
 
-from vinets.core.checks import format_bytes, parameter_error
-from vinets.data.formats import DataFormat, Size, folder_of
+from vinets.core.checks import file_error, format_bytes, parameter_error
+from vinets.data.formats import DataFormat, Size
 from vinets.data.images import Augmentation, image_size, image_split, read_image
 from vinets.data.source import DataSplit, positive_int, split_pair
 
@@ -26,11 +26,11 @@ class ImageFolder(DataFormat):
     rank = 90  # takes any folder that no other format knows
     resizes = True
 
-    def matches(self, spec: str) -> bool:
-        return folder_of(spec) is not None
+    def recognises(self, folder: Path) -> bool:
+        return True
 
     def load(self, spec: str, *, seed: int, size: Size) -> DataSplit:
-        return image_folder(Path(spec).expanduser(), size=size, seed=seed)
+        return image_folder(self.split(spec)[1], size=size, seed=seed)
 
 
 def image_folder(
@@ -63,10 +63,8 @@ def image_folder(
     roots = _roots(Path(directory))
     classes = tuple(name for name in _folders(roots[0]) if any(_image_files(roots[0] / name)))
     if len(classes) < 2:
-        raise ValueError(
-            f"{roots[0]} must hold one folder of images for each of two or more classes. "
-            f"Got {len(classes)} such folders."
-        )
+        accepted = "one folder of images for each of two or more classes"
+        raise file_error(roots[0], accepted, len(classes))
     files, labels = zip(*(_list_files(root, classes) for root in roots), strict=True)
     paths = [path for some in files for path in some]
     sides: Any = image_size(paths[0]) if size is None else size
@@ -90,13 +88,11 @@ def image_folder(
     )
     for i, pixels in enumerate(reading):
         images[i] = torch.from_numpy(pixels)
-    train = images[: len(files[0])], labels[0]
-    if len(roots) == 2:
-        test = images[len(files[0]) :], labels[1]
-    else:
-        train, test = split_pair("image_folder", train, test_share, seed)
+    parts = list(zip(images.split([len(some) for some in files]), labels, strict=True))
+    if len(roots) == 1:
+        parts = list(split_pair("image_folder", parts[0], test_share, seed))
     name = Path(directory).resolve().name
-    return image_split(name, train, test, classes=classes, augmentation=augmentation)
+    return image_split(name, *parts, classes=classes, augmentation=augmentation)
 
 
 def _roots(directory: Path) -> tuple[Path, ...]:
@@ -135,10 +131,7 @@ def _list_files(root: Path, classes: tuple[str, ...]) -> tuple[list[Path], Tenso
     """List image files below ``root`` in a fixed order, with their labels."""
     unknown = [n for n in _folders(root) if n not in classes and any(_image_files(root / n))]
     if unknown:
-        raise ValueError(
-            f"{root} must hold the classes of the training part only. "
-            f"Got {', '.join(unknown)} besides."
-        )
+        raise file_error(root, "the classes of the training part only", ", ".join(unknown))
     files = [sorted(_image_files(root / name)) for name in classes]
     if not any(files):
         raise ValueError(f"{root} must hold images in folders named after the classes.")
