@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -25,8 +26,6 @@ from vinets.data.source import (
     Device,
     Indices,
     Pair,
-    as_labels,
-    class_names,
     positive_int,
 )
 
@@ -53,12 +52,11 @@ class Preprocessing:
         for side in self.size:
             positive_int("Preprocessing", "size", side)
         accepted = f"a tuple of {self.channels} finite floats, one per channel"
-        for name, values in (("mean", self.mean), ("std", self.std)):
+        for name, values, least in (("mean", self.mean, -math.inf), ("std", self.std, 0)):
             sound = isinstance(values, tuple) and len(values) == self.channels
-            if not sound or not all(isinstance(v, Real) and math.isfinite(v) for v in values):
-                raise parameter_error("Preprocessing", name, accepted, values)
-        if min(self.std) <= 0:
-            raise parameter_error("Preprocessing", "std", "positive", self.std)
+            if not sound or not all(isinstance(v, Real) and least < v < math.inf for v in values):
+                positive = ", all positive" if name == "std" else ""
+                raise parameter_error("Preprocessing", name, accepted + positive, values)
 
     @classmethod
     def from_images(cls, images: Tensor) -> Preprocessing:
@@ -127,10 +125,7 @@ class Augmentation:
         return cls(padding=min(size) // 8, flip=False)
 
     def draw(self, count: int, generator: torch.Generator) -> Tensor:
-        """Draw the changes of ``count`` images, (count, 3): top, left and flipped.
-
-        ``top`` and ``left`` in 0..2*padding are the corner of the crop in the padded image.
-        """
+        """Draw the corner (top, left) of each crop in the padded image, and its flip: (count, 3)."""
         if not isinstance(generator, torch.Generator) or generator.device.type != "cpu":
             accepted, remedy = "a torch.Generator on the CPU", "Make one by torch.Generator()."
             raise parameter_error("Augmentation", "generator", accepted, generator, remedy)
@@ -191,8 +186,7 @@ class ImageSource(CheckedSource):
             accepted = f"images of {preprocessing.channels} channels, as the preprocessing has"
             raise parameter_error("ImageSource", "images", accepted, f"{images.shape[1]} channels")
         self.images = images
-        self.labels = as_labels("ImageSource", labels, count=len(images))
-        self.classes = class_names("ImageSource", classes, self.labels)
+        self._label(labels, len(images), classes)
         self.preprocessing = preprocessing
         self.augmentation = augmentation
 
@@ -202,32 +196,31 @@ class ImageSource(CheckedSource):
 
     def changed(self, **parts: Any) -> ImageSource:
         """Return a source with other images, labels, preprocessing or augmentation."""
-        names = ("images", "labels", "classes", "preprocessing", "augmentation")
-        return ImageSource(**{name: getattr(self, name) for name in names} | parts)
+        return ImageSource(**(vars(self) | parts))
 
     def _subset(self, index: Tensor) -> ImageSource:
         images = self.images[index.to(self.images.device)]
         return self.changed(images=images, labels=self.labels[index])
 
     def _batches(self, chunks: Indices, augment: torch.Generator | None, device: Device) -> Batches:
-        # Drawn here, because the generator below begins when the first batch is asked for.
-        draws = None
-        if augment is not None and self.augmentation is not None and chunks:
-            draws = self.augmentation.draw(sum(map(len, chunks)), augment).to(device)
-        return self._pass(chunks, draws, device)
-
-    def _pass(self, chunks: Indices, draws: Tensor | None, device: Device) -> Batches:
         if not chunks:
-            return
+            return iter(())
         # Positions, labels and draws travel once a pass, not once a batch.
         order, size = torch.cat(chunks), len(chunks[0])
         labels = self.labels[order].to(device).split(size)
         mean_and_std = self.preprocessing._mean_and_std(self.images.dtype, device)
-        for i, chunk in enumerate(order.to(self.images.device).split(size)):
+        change, draws = None if augment is None else self.augmentation, torch.empty(0)
+        if change is not None and augment is not None:
+            draws = change.draw(len(order), augment).to(device)
+
+        def batch(i: int, chunk: Tensor) -> tuple[Tensor, Tensor]:
             images = self.images[chunk].to(device)
-            if self.augmentation is not None and draws is not None:
-                images = self.augmentation.apply(images, draws[i * size : (i + 1) * size])
-            yield _normalized(images, mean_and_std), labels[i]
+            if change is not None:
+                images = change.apply(images, draws[i * size : (i + 1) * size])
+            return _normalized(images, mean_and_std), labels[i]
+
+        # Everything above is done now, and not when the first batch is asked for.
+        return itertools.starmap(batch, enumerate(order.to(self.images.device).split(size)))
 
 
 def image_split(
@@ -241,8 +234,7 @@ def image_split(
 ) -> DataSplit:
     """Make a data set of two pairs (images, labels); only the training part is augmented.
 
-    Without a preprocessing, the images are normalised by the statistics of the training part;
-    without an augmentation, it is that for their size.
+    Statistics of the training part normalise the images unless a preprocessing is given.
     """
     height, width = train[0].shape[2:]
     augmentation = augmentation or Augmentation.for_size((height, width))
@@ -283,10 +275,7 @@ def with_preprocessing(data: DataSplit, preprocessing: Preprocessing) -> DataSpl
 
 
 def augment_by(data: DataSplit, flip: bool | None = None, crop: float | None = None) -> DataSplit:
-    """Augment images otherwise: mirror them or not, and shift crops by ``crop``.
-
-    The shift is a share of the shorter side; None leaves what the data has.
-    """
+    """Mirror images or not, and shift crops by a share of the shorter side; None changes nothing."""
     if flip is None and crop is None:
         return data
     train = _image_source(data, "flip (--flip) and crop (--crop)")

@@ -68,7 +68,13 @@ class Source(Protocol):
 
 
 class CheckedSource(Source):
-    """A source that checks the arguments of its methods, so that subclasses need not."""
+    """A source that checks what it is made of and asked for, so that subclasses need not."""
+
+    def _label(self, labels: Any, count: int, classes: Sequence[str] | None) -> None:
+        """Take the labels of ``count`` examples, and the names of the classes."""
+        owner = type(self).__name__
+        self.labels = as_labels(owner, labels, count)
+        self.classes = class_names(owner, classes, self.labels)
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -215,9 +221,8 @@ def split_positions(
 ) -> tuple[Tensor, Tensor]:
     """Return positions of the rest and of the held-out part, both sorted, stratified by class.
 
-    Of N examples, ``round(share * N)`` are held out. Class k with N_k examples gives
-    ``floor(share * N_k)`` of them, and one more where the remainder is among the largest. A class
-    never gives its last example.
+    ``round(share * N)`` of N examples are held out: ``floor(share * N_k)`` of the N_k of class k,
+    and one more where the remainder is among the largest. A class never gives its last example.
     """
     share = bounded_float(owner, name, share, 0, 1)
     seed = positive_int(owner, "seed", seed, least=0)
@@ -246,7 +251,6 @@ def split_pair(owner: str, pair: Pair, share: float, seed: int) -> tuple[Pair, P
 
 
 def _shuffled(labels: Tensor, seed: int) -> list[Tensor]:
-    """Return the positions of every class, shuffled."""
     counts = torch.bincount(labels).tolist()
     by_class = torch.argsort(labels, stable=True).split(counts) if counts else ()
     # A stream for each class: what is drawn of it does not depend on the other classes.

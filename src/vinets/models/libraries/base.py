@@ -7,7 +7,7 @@ import importlib
 import re
 import reprlib
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any, ClassVar, TypeAlias
@@ -34,6 +34,8 @@ class Library(ABC):
     name: ClassVar[str]  # records have it; also the package that its networks are defined in
     prefix: ClassVar[str]  # create_model("prefix:NAME"); empty: the name of the network alone
     written: ClassVar[str]  # what users write, shown in help and complaints
+    # Options that records may hold: they shape a network, and name no file and no weights.
+    shape_options: ClassVar[frozenset[str] | None] = None  # None: any
 
     def __init_subclass__(cls, **more: Any) -> None:
         super().__init_subclass__(**more)
@@ -50,19 +52,24 @@ class Library(ABC):
     def check(self, name: str) -> None:
         """Raise for a name, perhaps of a file that nobody vouches for, that cannot be meant."""
         if len(name) > MAX_NAME_LETTERS or not name.replace("_", "").replace(".", "").isalnum():
-            raise parameter_error(
-                "rebuild",
-                "source",
-                "a record whose name has letters, digits, dots and underscores only",
-                reprlib.repr(name),
-            )
+            accepted = "a record whose name has letters, digits, dots and underscores only"
+            raise parameter_error("rebuild", "source", accepted, reprlib.repr(name))
 
     def known_options(self, name: str, options: Options) -> Options:
         """Return the options of a record that nobody vouches for, as far as they may be used.
 
-        A library that hands options on to code that is not its own lists here what is allowed:
-        it drops what can do no harm, and raises for the rest.
+        A library that hands options on to code that is not its own lists in ``shape_options``
+        what is allowed; values are numbers, words or lists of these then. Or it drops here what
+        can do no harm, and raises for the rest.
         """
+        known = self.shape_options
+        for key, value in () if known is None else options.items():
+            if known is not None and (key not in known or not _harmless(value)):
+                accepted = (
+                    f"a record with options that {self.name} is known to shape networks by, made "
+                    "of numbers and words"
+                )
+                raise parameter_error("rebuild", "source", accepted, reprlib.repr(key))
         return options
 
     @abstractmethod
@@ -109,26 +116,12 @@ class Library(ABC):
         return type(model).__module__.partition(".")[0] == self.name
 
 
-def listed_only(library: Library, options: Options, known: Collection[str]) -> Options:
-    """Return the options if their names are known, and their values numbers, words or lists."""
-
-    def plain(value: Any) -> bool:
-        if isinstance(value, list):
-            return all(map(plain, value))
-        if isinstance(value, str):
-            return bool(re.fullmatch(r"\w{0,40}", value))  # no address and no path
-        return not isinstance(value, dict) and not (isinstance(value, int) and value > 2**20)
-
-    for key, value in options.items():
-        if key not in known or not plain(value):
-            raise parameter_error(
-                "rebuild",
-                "source",
-                f"a record with options that {library.name} is known to shape networks by, made of "
-                "numbers and words",
-                reprlib.repr(key),
-            )
-    return options
+def _harmless(value: Any) -> bool:
+    if isinstance(value, list):
+        return all(map(_harmless, value))
+    if isinstance(value, str):
+        return bool(re.fullmatch(r"\w{0,40}", value))  # no address and no path
+    return not isinstance(value, dict) and not (isinstance(value, int) and value > 2**20)
 
 
 def libraries() -> list[Library]:

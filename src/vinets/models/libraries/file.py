@@ -58,9 +58,8 @@ class File(Library):
 
     def check(self, name: str) -> None:
         if not RECORD_NAME.fullmatch(name):
-            raise parameter_error(
-                "rebuild", "source", "a record whose name is FILE.py:CLASS", repr(name[:80])
-            )
+            accepted = "a record whose name is FILE.py:CLASS"
+            raise parameter_error("rebuild", "source", accepted, repr(name[:80]))
         if name not in _named:
             raise UnnamedFile(name)
 
@@ -100,18 +99,9 @@ class File(Library):
 def use_file(spec: str, *, known_as: str | None = None) -> str:
     """Run a file of your own, so that saved networks that name it can be opened.
 
-    Parameters
-    ----------
-    spec : str
-        ``"path/file.py:NAME"``, of a class or a function that returns a network.
-    known_as : str or None, default=None
-        How records know it, if file or class had another name when they were written:
-        ``"old.py:OLD"``.
-
-    Returns
-    -------
-    str
-        ``"file.py:NAME"``, by which records know it, or ``known_as``.
+    ``spec`` is ``"path/file.py:NAME"``, with a class or a function that returns a network. Records
+    know it as ``"file.py:NAME"``, or by ``known_as`` if file or class had another name when they
+    were written: ``"old.py:OLD"``. That is returned.
     """
     written = SPEC.fullmatch(spec) if isinstance(spec, str) else None
     if written is None:

@@ -15,13 +15,11 @@ from vinets.models.libraries.base import (
     Normalisation,
     Options,
     import_optional,
-    listed_only,
     pair_of,
     unknown_network,
 )
 from vinets.models.libraries.torchvision import import_torchvision
 
-# Options that records may hold: they shape a network, and name no files or functions.
 SHAPE_OPTIONS = frozenset(
     {
         *("num_classes", "in_chans", "img_size", "global_pool", "output_stride", "patch_size"),
@@ -44,12 +42,10 @@ class Timm(Library):
     name = "timm"
     prefix = "timm"
     written = "timm:NAME"
+    shape_options = SHAPE_OPTIONS
 
     def names(self) -> Iterable[str]:
         return list(import_timm().list_models())
-
-    def known_options(self, name: str, options: Options) -> Options:
-        return listed_only(self, options, SHAPE_OPTIONS)
 
     def build(self, name: str, options: Options) -> nn.Module:
         timm: Any = import_timm()

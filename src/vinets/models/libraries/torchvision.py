@@ -17,12 +17,10 @@ from vinets.models.libraries.base import (
     Normalisation,
     Options,
     import_optional,
-    listed_only,
     pair_of,
     unknown_network,
 )
 
-# Options that records may hold: they shape a network, and name no weights.
 SHAPE_OPTIONS = frozenset(
     {
         *("num_classes", "image_size", "dropout", "attention_dropout", "stochastic_depth_prob"),
@@ -42,12 +40,10 @@ class Torchvision(Library):
     name = "torchvision"
     prefix = "torchvision"
     written = "torchvision:NAME"
+    shape_options = SHAPE_OPTIONS
 
     def names(self) -> Iterable[str]:
         return _homes()
-
-    def known_options(self, name: str, options: Options) -> Options:
-        return listed_only(self, options, SHAPE_OPTIONS)
 
     def build(self, name: str, options: Options) -> nn.Module:
         if name not in _homes():
