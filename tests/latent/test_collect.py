@@ -159,7 +159,7 @@ def test_the_file_has_no_name_and_ends_with_the_store(tmp_path, monkeypatch):
     folder = Path("/proc/self/map_files")
     store = collect_latents(Counting(), batches(5), memory_limit=20 * ROW)
     assert store.memory_limit == 20 * ROW and not list(tmp_path.iterdir())
-    (values,) = store.runs()
+    (values,) = store.runs
     values[0] = 0  # a private mapping: nobody else sees it
     if folder.is_dir():
         mapped = lambda: [p for p in folder.iterdir() if str(tmp_path) in os.readlink(p)]  # noqa: E731

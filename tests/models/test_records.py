@@ -95,7 +95,7 @@ def test_a_foreign_attribute_of_the_same_name_is_no_record():
 @pytest.mark.parametrize(
     ("spec", "options", "message"),
     [
-        ("resnet81", {}, r"'spec' parameter.*one of resnet18.*nearest names are resnet18"),
+        ("resnet81", {}, r"'spec' parameter.*one of resnet18.*Did you mean 'resnet18'"),
         ("onnx:thing", {}, r"hf:CLASS, timm:NAME, torchvision:NAME"),
         ("timm:", {}, r"'spec' parameter"),
         (None, {}, r"'spec' parameter"),

@@ -125,7 +125,7 @@ class Augmentation:
         return cls(padding=min(size) // 8, flip=False)
 
     def draw(self, count: int, generator: torch.Generator) -> Tensor:
-        """Draw the corner (top, left) of each crop in the padded image, and its flip: (count, 3)."""
+        """Draw the corner of each crop in the padded image, and its flip: (count, 3)."""
         if not isinstance(generator, torch.Generator) or generator.device.type != "cpu":
             accepted, remedy = "a torch.Generator on the CPU", "Make one by torch.Generator()."
             raise parameter_error("Augmentation", "generator", accepted, generator, remedy)
@@ -275,7 +275,7 @@ def with_preprocessing(data: DataSplit, preprocessing: Preprocessing) -> DataSpl
 
 
 def augment_by(data: DataSplit, flip: bool | None = None, crop: float | None = None) -> DataSplit:
-    """Mirror images or not, and shift crops by a share of the shorter side; None changes nothing."""
+    """Mirror images or not, and shift crops by a share of the shorter side, unless None."""
     if flip is None and crop is None:
         return data
     train = _image_source(data, "flip (--flip) and crop (--crop)")

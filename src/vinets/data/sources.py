@@ -246,7 +246,7 @@ def _inputs_and_labels(batch: Any) -> tuple[Inputs, Tensor]:
 
 
 def _stored(dataset: Any) -> tuple[Tensor | None, Sequence[str] | None]:
-    """Return labels, and names of classes, that need no reading of the examples, as far as known."""
+    """Return labels and names of classes that are known without reading the examples."""
     if isinstance(dataset, Subset):
         labels, names = _stored(dataset.dataset)
         return None if labels is None else labels[torch.as_tensor(dataset.indices).long()], names

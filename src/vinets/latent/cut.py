@@ -11,7 +11,7 @@ import difflib
 import linecache
 import math
 import weakref
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping, Set
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, TypeAlias, cast
@@ -62,13 +62,12 @@ def share_removed(
     '20.0%, 26.7%'
     """
     part = truncated.model if isinstance(truncated, StoppedNetwork) else truncated
-    every = [name for name, module in model.named_modules() if counted(name, module)]
-    kept = {name for name, module in part.named_modules() if counted(name, module)}
+    every, kept = ({n for n, m in net.named_modules() if counted(n, m)} for net in (model, part))
     return _share_outside(every, kept)
 
 
-def _share_outside(names: Collection[str], kept: Collection[str]) -> float:
-    return 1 - sum(name in kept for name in names) / len(names) if names else 0.0
+def _share_outside(names: Set[str], kept: Set[str]) -> float:
+    return 1 - len(names & kept) / len(names) if names else 0.0
 
 
 @dataclass(frozen=True)
@@ -100,7 +99,7 @@ def cut_points(model: nn.Module, example: Inputs) -> list[CutPoint]:
     shapes, macs = _shapes(model, example)
     needed = _needed(model, list(macs))
     layers = {name: model.get_submodule(name) for name in macs}
-    every = [name for name, layer in layers.items() if all_convolutions(name, layer)]
+    every = {name for name, layer in layers.items() if all_convolutions(name, layer)}
     points = []
     for index, (name, shape) in enumerate(shapes.items()):
         # A block needs what the layers in it need; it is a layer itself, or a prefix of theirs.
@@ -136,8 +135,7 @@ def truncate(model: nn.Module, cut: str | int, example: Inputs | None = None) ->
     if node is None:
         raise parameter_error("truncate", "cut", "a module that the forward pass calls", cut)
     # With the cut as the output, all that runs behind it is dead code; its modules are left out.
-    (output,) = (n for n in graph.nodes if n.op == "output")
-    output.args = (node,)
+    graph.output_node().args = (node,)
     graph.eliminate_dead_code()
     return TracedNetwork(model, graph).eval()
 
@@ -183,21 +181,17 @@ class _CutReached(Exception):
     """Ends a forward pass, and carries the output of the module at the cut."""
 
 
-class _Tracer(fx.Tracer):
-    keep = ""  # the name of a module that stays whole
-
-    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
-        kept = module_qualified_name == self.keep
-        return kept or super().is_leaf_module(m, module_qualified_name)
-
-
 def _trace(model: nn.Module, keep: str = "") -> fx.Graph | None:
-    tracer = _Tracer()
-    tracer.keep = keep
+    """Trace a network, a module of which stays whole; None where that cannot be done."""
+
+    class Tracer(fx.Tracer):
+        def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
+            return module_qualified_name == keep or super().is_leaf_module(m, module_qualified_name)
+
     # Besides its own error, fx raises what a network makes of stand-ins for tensors. The network
     # itself has done nothing wrong yet, and can run untraced.
     try:
-        graph = tracer.trace(model)
+        graph = Tracer().trace(model)
     except (fx.proxy.TraceError, TypeError, AttributeError, RuntimeError, ValueError):
         return None
     graph.owning_module = cast(Any, model)  # which has its modules
@@ -257,11 +251,10 @@ def resolve_cut(model: nn.Module, cut: str | int, example: Inputs | None = None)
             return cut
         near = difflib.get_close_matches(cut, names, n=3, cutoff=0.3)
         near = near or names[:: max(1, len(names) // 3)][:3]
-        hint = (
-            f"The nearest names are {', '.join(near)}; vinets cuts, or cut_points(model, example), "
-            "lists all."
+        remedy = (
+            f"The nearest names are {', '.join(near)}; vinets cuts, or cut_points(), lists all."
         )
-        raise parameter_error("truncate", "cut", "the name of a module", cut, hint)
+        raise parameter_error("truncate", "cut", "the name of a module", cut, remedy)
     if example is None:
         raise ValueError(f"cut={cut!r} needs an example batch: pass truncate(..., example=batch).")
     points = cut_points(model, example)
@@ -285,7 +278,6 @@ def _shapes(model: nn.Module, example: Inputs) -> tuple[dict[str, tuple[int, ...
     shapes: dict[str, tuple[int, ...]] = {}
     macs: dict[str, int] = {}
     outputs: list[Tensor] = []  # kept alive, so that identity means the same cut
-
     names = {module: name for name, module in model.named_modules() if name}
 
     def watch(module: nn.Module, args: Any, output: Any) -> None:
@@ -293,12 +285,8 @@ def _shapes(model: nn.Module, example: Inputs) -> tuple[dict[str, tuple[int, ...
         if not name or name in shapes or not isinstance(output, Tensor):
             return
         if not any(module.children()):
-            per_value = 0
-            if isinstance(module, CONVOLUTIONS):
-                per_value = module.weight[0].numel()
-            elif isinstance(module, nn.Linear):
-                per_value = module.in_features
-            macs[name] = per_value * output[0].numel()
+            weighted = isinstance(module, (*CONVOLUTIONS, nn.Linear))
+            macs[name] = module.weight[0].numel() * output[0].numel() if weighted else 0
         elif any(output is known for known in outputs):
             return  # the last layer of the block is this cut already
         shapes[name] = tuple(output.shape[1:])
@@ -311,8 +299,6 @@ def _shapes(model: nn.Module, example: Inputs) -> tuple[dict[str, tuple[int, ...
 
 def _needed(model: nn.Module, order: list[str]) -> dict[str, frozenset[str]]:
     """Find the leaf modules that the output of each one depends on, itself included."""
-    # A module that no graph shows is taken to need whatever ran before it.
-    needed = {name: frozenset(order[: i + 1]) for i, name in enumerate(order)}
     graph = _trace(model)
     before: dict[fx.Node, frozenset[str]] = {}
     known: dict[str, frozenset[str]] = {}
@@ -321,4 +307,5 @@ def _needed(model: nn.Module, order: list[str]) -> dict[str, frozenset[str]]:
         if node.op == "call_module":
             before[node] |= {str(node.target)}
             known.setdefault(str(node.target), before[node])  # a cut is at the first call
-    return {name: known.get(name, ran) for name, ran in needed.items()}
+    # A module that no graph shows is taken to need whatever ran before it.
+    return {name: known.get(name, frozenset(order[: i + 1])) for i, name in enumerate(order)}
