@@ -120,7 +120,8 @@ def places(call, base, vinet, products, pictures, tmp_path_factory):
     (d / "empty").mkdir()
     (d / "bad.png").write_bytes(b"no image")
     shutil.copy(pictures / "3" / "digit.png", d)
-    write_uncut(d / "blind", replace(read_uncut(base), preprocessing=None))
+    whole = read_uncut(base)
+    write_uncut(d / "blind", whole.model, replace(whole.record, preprocessing=None))
     for name, title in (("fine", "x"), ("results", 3)):
         (d / name).mkdir()
         (d / name / "bad.json").write_text(json.dumps({"experiment": "bad", "title": title}))

@@ -358,7 +358,7 @@ def test_an_uncut_network_is_exported_too(tmp_path, onnxruntime, options, name):
     assert report.largest_difference < 1e-5
     if name == "net.onnx":
         opened = open_exported(tmp_path / name)
-        assert opened.classes == (DIGITS.test.classes if "data" in options else ())
+        assert opened.record.classes == (DIGITS.test.classes if "data" in options else ())
         images = DIGITS.test.example(9)
         torch.testing.assert_close(opened(images), whole(images).detach(), rtol=1e-4, atol=1e-4)
 

@@ -16,10 +16,11 @@ from torch import nn
 
 from vinets import build
 from vinets.data import digits
-from vinets.models import digits_cnn, resnet18, save_weights, source_of
-from vinets.models.facts import input_fields
+from vinets.latent.collect import record_of
+from vinets.models import digits_cnn, resnet18, save_weights
 from vinets.networks import VINet
-from vinets.networks.files import UncutNetwork, read_uncut, write_uncut
+from vinets.networks.files import read_uncut, write_uncut
+from vinets.networks.formats import WholeNetwork
 from vinets.training import fine_tune
 
 DIGITS = digits()
@@ -342,14 +343,13 @@ def test_weights_that_are_a_link_out_of_the_folder_are_not_followed(folder, tmp_
 @pytest.fixture(scope="module")
 def uncut():
     model = digits_cnn()
-    inputs, facts = input_fields(DIGITS.train.example()), {"data": {"name": "digits"}}
-    parts = (source_of(model), inputs, DIGITS.train.classes, DIGITS.train.preprocessing, facts)
-    return UncutNetwork(model, *parts)
+    notes = {"data": {"name": "digits"}}
+    return WholeNetwork(model, record_of(model, DIGITS.train, notes=notes))
 
 
 @pytest.fixture
 def base(uncut, tmp_path):
-    write_uncut(tmp_path / "base", uncut)
+    write_uncut(tmp_path / "base", uncut.model, uncut.record)
     return tmp_path / "base"
 
 
@@ -358,8 +358,7 @@ def test_a_folder_gives_the_network_back(uncut, base):
     mine, other = uncut.model.state_dict(), found.model.state_dict()
     assert mine.keys() == other.keys()
     assert all(torch.equal(other[name], tensor) for name, tensor in mine.items())
-    for name in ("source", "inputs", "classes", "preprocessing", "training"):
-        assert getattr(found, name) == getattr(uncut, name)
+    assert found.record == uncut.record
 
 
 @pytest.mark.parametrize(
@@ -369,7 +368,7 @@ def test_a_folder_gives_the_network_back(uncut, base):
         ({"version": 9}, "this release reads version 2"),
         ({"source": {"library": "os", "name": "system", "options": {}}}, "can make"),
         ({"source": None}, "can make"),
-        ({"classes": [1, 2]}, "no names"),
+        ({"classes": [1, 2]}, "must be a text"),
         ({"inputs": {"": {"shape": [1], "dtype": "Tensor"}}}, "unknown dtype"),
         ({"inputs": 3}, "can make"),
         ({"preprocessing": {"size": 1}}, "can make"),
@@ -395,7 +394,7 @@ def test_description_and_weights_of_an_uncut_network_belong_together(uncut, base
     earlier = {name: value for name, value in values.items() if name != "digest"}
     path.write_text(json.dumps(earlier | {"version": 1}))
     network = read_uncut(base)
-    assert network.classes == uncut.classes
+    assert network.record.classes == uncut.record.classes
     path.write_text(json.dumps(values))
     network.model.fc.bias.data[0] += 1  # another training
     save_weights(network.model, base / "weights.safetensors")

@@ -21,7 +21,7 @@ from vinets.core.options import flat
 from vinets.core.progress import Progress, progress_of
 from vinets.core.settings import LatentOptions
 from vinets.data.digest import examples_digest
-from vinets.data.source import Batches, choose_per_class
+from vinets.data.source import Batches, Source, choose_per_class
 from vinets.data.sources import as_source
 from vinets.latent.cut import resolve_cut, truncate
 from vinets.latent.reader import LatentReader
@@ -215,7 +215,7 @@ def _run(
         if not isinstance(labels, Tensor) or labels.ndim != 1 or labels.is_floating_point():
             got = tuple(labels.shape) if isinstance(labels, Tensor) else type(labels).__name__
             raise ValueError(
-                f"Batches must be pairs of inputs and integer labels (b,). Got labels {got} instead."
+                f"Batches must be inputs with integer labels (b,). Got labels {got} instead."
             )
         count = len(labels)
         if not count:
@@ -335,18 +335,23 @@ def collect(
         counted(part.batches(options.batch_size, device=device)),
         memory_limit=options.memory_limit,
     )
-    reading = getattr(source, "preprocessing", None)  # only sources of images have one
-    record = Record(
-        name,
-        input_fields(example),
-        source_of(model),
-        tuple(source.classes),
-        None if reading is None else reading.to_dict(),
-        data=trained_on(model, then=examples_digest(source)),
-    )
+    record = record_of(model, source, name, data=trained_on(model, then=examples_digest(source)))
     seconds = time.perf_counter() - begin
     fit, check = _fit_and_check(store.labels.cpu(), options, seed)
     return Latents(backbone, reader, store, fit, check, record, model, seconds)
+
+
+def record_of(model: nn.Module, source: Source, cut: str = "", **facts: Any) -> Record:
+    """Return the record of a network for such examples, cut or whole, with more ``facts``."""
+    reading = getattr(source, "preprocessing", None)  # only sources of images have one
+    return Record(
+        cut,
+        input_fields(source.example()),
+        source_of(model),
+        tuple(source.classes),
+        None if reading is None else reading.to_dict(),
+        **facts,
+    )
 
 
 class _Read(nn.Module):

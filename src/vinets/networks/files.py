@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import reprlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -30,16 +29,9 @@ from vinets.latent.cut import truncate
 from vinets.latent.reader import LatentReader
 from vinets.models.facts import Record, example_inputs, remember_training
 from vinets.models.libraries.file import UnnamedFile
-from vinets.models.records import (
-    ModelRecord,
-    TensorGuard,
-    bytes_of,
-    rebuild,
-    room_for,
-    sketch,
-)
+from vinets.models.records import TensorGuard, bytes_of, rebuild, room_for, sketch
 from vinets.models.weights import check_weights, load_weights, read_weights, save_weights
-from vinets.networks.formats import classes_of
+from vinets.networks.formats import WholeNetwork
 from vinets.networks.network import CutNetwork, network_of
 from vinets.networks.seen import NOTE
 
@@ -199,50 +191,46 @@ def _of_head(name: str) -> bool:
 # --- uncut networks ---------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
-class UncutNetwork:
-    """A whole network with its inputs, classes and preprocessing."""
-
-    model: nn.Module = field(metadata={"plain": False})  # its weights have a file of their own
-    source: ModelRecord  # how to make it again; see vinets.models.source_of
-    inputs: dict[str, Any]  # shapes and dtypes; see vinets.models.facts.input_fields
-    classes: tuple[str, ...]
-    preprocessing: Preprocessing | None  # how an image becomes an input
-    training: dict[str, Any]  # recipe, data and results, for the record
+UNCUT_FIELDS = ("source", "inputs", "classes", "preprocessing")  # in record and description
 
 
-def write_uncut(folder: Path, uncut: UncutNetwork) -> None:
-    """Write the weights, then the description that makes the folder complete."""
-    data = uncut.training.get("data")
+def write_uncut(folder: Path, model: nn.Module, record: Record) -> None:
+    """Write the weights, then the description that makes the folder complete.
+
+    The notes of the record are recipe, data and results of the training.
+    """
+    data = record.notes.get("data")
     # in the weights, too, which are used without the folder as well
-    notes = {NOTE: as_note(data)} if isinstance(data, dict) else {}
-    save_weights(uncut.model, folder / WEIGHTS, notes)
-    description = {"format": UNCUT_FORMAT, "version": UNCUT_VERSION, **as_plain(uncut)}
-    write_json(folder / DESCRIPTION, _tied(description, uncut.model.state_dict()))
+    save_weights(model, folder / WEIGHTS, {NOTE: as_note(data)} if isinstance(data, dict) else {})
+    plain = as_plain(record)
+    description = {"format": UNCUT_FORMAT, "version": UNCUT_VERSION}
+    description |= {name: plain[name] for name in UNCUT_FIELDS} | {"training": plain["notes"]}
+    write_json(folder / DESCRIPTION, _tied(description, model.state_dict()))
 
 
-def read_uncut(folder: Path) -> UncutNetwork:
+def read_uncut(folder: Path) -> WholeNetwork:
     """Read what :func:`write_uncut` wrote; other files are refused in one sentence."""
     path, weights = folder / DESCRIPTION, folder / WEIGHTS
     values = _read_description(path, UNCUT_FORMAT, UNCUT_VERSION)
+    training = values.get("training")
+    notes = training if isinstance(training, dict) else {}
     try:
-        source, inputs, classes = values["source"], values["inputs"], classes_of(values["classes"])
-        example_inputs(inputs)
-        reading = values["preprocessing"]
-        preprocessing = None if reading is None else Preprocessing.from_dict(reading)
+        known = {name: values[name] for name in UNCUT_FIELDS}
+        record = from_plain(Record, {"cut": "", "notes": notes, **known})
+        example_inputs(record.inputs)
+        if record.preprocessing is not None:
+            Preprocessing.from_dict(record.preprocessing)
         room = room_for(weights.stat().st_size)
-        check_weights(sketch(source, room), weights, inside=folder)
-        model = rebuild(source, room)
+        check_weights(sketch(known["source"], room), weights, inside=folder)
+        model = rebuild(known["source"], room)
     except UnnamedFile:
         raise  # it says what to do
     except UNREADABLE as error:
         raise _not_described(path, error) from None
     load_weights(model, weights, inside=folder)
     _check_tied(path, values, read_weights(weights, inside=folder), UNCUT_VERSION)
-    training = values.get("training")
-    training = training if isinstance(training, dict) else {}
-    remember_training(model, training.get("data"))
-    return UncutNetwork(model, source, inputs, classes, preprocessing, training)
+    remember_training(model, notes.get("data"))
+    return WholeNetwork(model, record)
 
 
 # --- descriptions -----------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from vinets.core.plain import nearest
 from vinets.core.settings import RECIPES
 from vinets.data import Preprocessing
 from vinets.models import channel_options, create_model, libraries, spec_of, use_file
-from vinets.models.facts import example_inputs
+from vinets.models.facts import Record, example_inputs
 from vinets.models.libraries.file import UnnamedFile
 from vinets.models.weights import refuse_pickled
 from vinets.networks.files import CONFIG, DESCRIPTION, read_uncut
@@ -74,7 +74,7 @@ def open_network(
     if weights is not None and (listed or exported or folder.is_dir()):
         raise ValueError(f"{spec} has its own weights. Leave out the weights.")
     if listed:
-        return _opened(name, CutNetwork.from_pretrained(name))
+        return _cut(name, name)
     if folder.is_dir():
         try:
             return _open_folder(folder)
@@ -91,7 +91,7 @@ def open_network(
                 ) from None
     if exported:
         one = open_exported(folder)
-        return NamedNetwork(folder.name, one, None, one.inputs, one.classes, one.preprocessing)
+        return _named(folder.name, one, one.record)
     _refuse_code_without_a_class(folder)
     # A name of another library has a colon, hf:org/net a slash as well: other slashes are paths.
     if folder.exists() or (":" not in name and "/" in name):
@@ -152,7 +152,7 @@ def is_saved(spec: str | Path) -> bool:
 def _open_folder(folder: Path) -> NamedNetwork:
     name = folder.resolve().name
     if (folder / CONFIG).is_file():
-        return _opened(name, CutNetwork.from_pretrained(folder))
+        return _cut(name, folder)
     if (folder / "cascade.json").is_file():
         raise ValueError(
             f"{folder} is a cascade of vinets 0.2, which later releases do not open. Pass its "
@@ -160,39 +160,35 @@ def _open_folder(folder: Path) -> NamedNetwork:
         )
     if (folder / DESCRIPTION).is_file():
         uncut = read_uncut(folder)
-        test = uncut.training.get("test")
-        return NamedNetwork(
-            name,
-            uncut.model.eval(),
-            spec_of(uncut.source),
-            uncut.inputs,
-            uncut.classes,
-            uncut.preprocessing,
-            stated=_share(test.get("accuracy") if isinstance(test, Mapping) else None),
-        )
+        test = uncut.record.notes.get("test")
+        accuracy = test.get("accuracy") if isinstance(test, Mapping) else None
+        return _named(name, uncut.model.eval(), uncut.record, accuracy)
     raise FileNotFoundError(
         f"{folder} holds no network: neither {DESCRIPTION} of vinets train nor {CONFIG} of "
         "vinets build is there."
     )
 
 
-def _opened(name: str, network: CutNetwork) -> NamedNetwork:
-    record, images = network.record, network.record.preprocessing
+def _cut(name: str, folder: str | Path) -> NamedNetwork:
+    network = CutNetwork.from_pretrained(folder)
+    record = network.record
+    # What is stored in half precision computes in single.
+    return _named(name, network.folded().float(), record, record.notes.get("accuracy"))
+
+
+def _named(name: str, network: nn.Module, record: Record, accuracy: Any = None) -> NamedNetwork:
+    """Name a network; its accuracy comes from a file that anybody may have written."""
+    images = record.preprocessing
+    sound = isinstance(accuracy, float | int) and 0 <= accuracy <= 1
     return NamedNetwork(
         name,
-        network.folded().float(),  # what is stored in half precision computes in single
+        network,
         None if record.source is None else spec_of(record.source),
         record.inputs,
         record.classes,
         None if images is None else Preprocessing.from_dict(images),
-        stated=_share(record.notes.get("accuracy")),
+        stated=float(accuracy) if sound else None,
     )
-
-
-def _share(value: Any) -> float | None:
-    """Return a number in [0, 1] of a file that may come from anywhere, else None."""
-    sound = isinstance(value, float | int) and 0 <= value <= 1
-    return float(value) if sound else None
 
 
 def open_cut(folder: str | Path, made_of: NamedNetwork | None = None) -> CutNetwork:
