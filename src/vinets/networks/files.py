@@ -23,7 +23,7 @@ from vinets.core.plain import as_plain, from_plain
 from vinets.core.registry import UnknownName
 from vinets.core.tensors import as_note, digest, read_file, read_header
 from vinets.data.images import Preprocessing
-from vinets.heads import HEADS, Head
+from vinets.heads import HEADS
 from vinets.heads.class_distances import ClassDistances
 from vinets.latent.cut import truncate
 from vinets.latent.reader import LatentReader
@@ -39,7 +39,8 @@ FORMAT, VERSION = "vinets.network", 3
 CONFIG, MODEL = "config.json", "model.safetensors"
 UNCUT_FORMAT, UNCUT_VERSION = "vinets.backbone", 2
 DESCRIPTION, WEIGHTS = "network.json", "weights.safetensors"
-# what malformed descriptions make of well-meant code
+PASS_ONE = "make the uncut network and pass it: from_pretrained(directory, backbone=network)."
+# What malformed descriptions make of well-meant code.
 UNREADABLE = (
     *(KeyError, IndexError, TypeError, ValueError, AttributeError),
     *(RuntimeError, ArithmeticError, MemoryError),
@@ -107,11 +108,8 @@ def load_network(directory: str | Path, backbone: nn.Module | None = None) -> Cu
             raise ValueError(f"the network has no module {record.cut!r} to be cut at")
         cut = truncate(backbone, record.cut, example)
         behind = _behind(config, state)
-        head = behind["head"]
-        assert isinstance(head, Head)
-        network = network_of(cut, reader, head, record)
-        distances = behind.get("distances")
-        network.distances = distances if isinstance(distances, ClassDistances) else None
+        network = network_of(cut, reader, behind["head"], record)
+        network.distances = behind.get("distances")
     except UNREADABLE as error:
         raise _not_described(path, error) from None
     _compare(folder, _forms(network), stored)
@@ -124,7 +122,7 @@ def load_network(directory: str | Path, backbone: nn.Module | None = None) -> Cu
     return network.eval()
 
 
-def _behind(config: Mapping[str, Any], state: Mapping[str, Tensor]) -> dict[str, nn.Module]:
+def _behind(config: Mapping[str, Any], state: Mapping[str, Tensor]) -> dict[str, Any]:
     """Make what a description puts behind the cut, of the right shapes, without its state."""
     arguments = dict(config["head"])
     own = {k.removeprefix("head."): t for k, t in state.items() if k.startswith("head.")}
@@ -135,7 +133,7 @@ def _behind(config: Mapping[str, Any], state: Mapping[str, Tensor]) -> dict[str,
             f"there is no head {config['head']['kind']!r}; if it is defined elsewhere, import the "
             "module that defines it first"
         ) from None
-    behind: dict[str, nn.Module] = {"head": kind.from_config(arguments, own)}
+    behind: dict[str, Any] = {"head": kind.from_config(arguments, own)}
     if "distances" in config:
         behind["distances"] = ClassDistances.from_config(config["distances"], state, "distances.")
     return behind
@@ -144,10 +142,7 @@ def _behind(config: Mapping[str, Any], state: Mapping[str, Tensor]) -> dict[str,
 def _backbone(folder: Path, record: Record, stored: Mapping[str, Any], room: int) -> nn.Module:
     """Make the uncut network once it is known that the weights are of such a network."""
     if record.source is None:
-        raise ValueError(
-            f"The backbone in {folder} is of a class of its own. Make the uncut network and "
-            "pass it: from_pretrained(directory, backbone=network)."
-        )
+        raise ValueError(f"The backbone in {folder} is of a class of its own; {PASS_ONE}")
     drawn = sketch(record.source, room)
     # A network that cannot be traced is kept whole, as "model" of what stops it at the cut.
     whole = {
@@ -164,8 +159,7 @@ def _refuse_size(path: Path, network: nn.Module, room: int) -> None:
     if size > room:
         raise ValueError(
             f"{path} describes a network of {format_bytes(size)}, far more than the weights beside "
-            "it. If you trust it, make the uncut network and pass it: "
-            "from_pretrained(directory, backbone=network)."
+            f"it. If you trust it, {PASS_ONE}"
         )
 
 
@@ -238,20 +232,16 @@ def read_uncut(folder: Path) -> WholeNetwork:
 
 def _tied(description: Mapping[str, Any], state: Mapping[str, Tensor]) -> dict[str, Any]:
     """Return the description with a digest of itself and of the weights that it goes with."""
-    # as it will be read again: a tuple becomes a list
-    plain = json.loads(json.dumps(dict(description)))
+    # As it will be read again: a tuple becomes a list.
+    plain = json.loads(json.dumps({k: v for k, v in description.items() if k != "digest"}))
     return plain | {"digest": digest(sorted(state.items()), plain)}
 
 
 def _check_tied(
     path: Path, description: Mapping[str, Any], state: Mapping[str, Tensor], version: int
 ) -> None:
-    """Raise unless description and weights are as they were written together.
-
-    Files of the version before have no digest.
-    """
-    plain = {name: value for name, value in description.items() if name != "digest"}
-    if description.get("version") == version and description != _tied(plain, state):
+    """Raise unless both are as they were written; files of the version before have no digest."""
+    if description.get("version") == version and description != _tied(description, state):
         raise ValueError(
             f"{path} and the weights beside it were not written together: one of them was changed "
             "or replaced. Take both from the same folder, or save the network again."

@@ -45,8 +45,7 @@ Network: TypeAlias = CutNetwork | WholeNetwork
 class ExportFormat(ABC):
     """A kind of file; a subclass with a ``name`` is known to ``export_network``.
 
-    Of formats with the same suffix, the one whose name comes first in the alphabet is taken where
-    none is named.
+    Where none is named, the first by the alphabet of those with the suffix of the file is taken.
     """
 
     name: ClassVar[str]
@@ -91,9 +90,10 @@ class ExportFormat(ABC):
 
 def suffixes() -> dict[str, str]:
     """Return the names of the formats by suffix, the same whichever file was imported first."""
-    backwards = sorted(EXPORT_FORMATS, reverse=True)  # the first of a suffix is written last
-    names = {EXPORT_FORMATS[name].suffix: name for name in backwards}
-    return dict(sorted(names.items(), key=lambda pair: pair[1]))
+    names: dict[str, str] = {}
+    for name in sorted(EXPORT_FORMATS):
+        names.setdefault(EXPORT_FORMATS[name].suffix, name)
+    return names
 
 
 class ExportedNetwork(nn.Module):
@@ -135,10 +135,7 @@ class ExportedNetwork(nn.Module):
 
 
 def open_exported(path: str | Path) -> ExportedNetwork:
-    """Open a file of a format that can be read without running code from it.
-
-    ValueError says in one sentence what is wrong with a file.
-    """
+    """Open a file of a format that can be read without running code from it."""
     path = Path(path)
     kind = EXPORT_FORMATS[suffixes()[path.suffix.lower()]]()
     kind.require()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, cast
 
 from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_pre_hook
@@ -101,8 +101,7 @@ class CutNetwork(nn.Module):
                 "This network knows no distances to its classes. Fit them with "
                 "vinets.attach_distances(network, train_data)."
             )
-        values: Tensor = distances(self.latents(x, **named).mean(-1))
-        return values
+        return cast(Tensor, distances(self.latents(x, **named).mean(-1)))
 
     def folded(self) -> Self:
         """Return the network for inference, statistics of training folded into coefficients.
@@ -133,7 +132,7 @@ class CutNetwork(nn.Module):
         """Read what :meth:`save_pretrained` wrote, or a network of the package by its name.
 
         Where the class of the uncut network is the user's own, pass one as ``backbone``; its
-        weights do not matter. The names are those of :func:`vinets.pretrained.names`.
+        weights do not matter.
 
         Examples
         --------

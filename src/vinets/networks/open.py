@@ -50,18 +50,13 @@ def open_network(
 ) -> NamedNetwork:
     """Open a network.
 
-    Parameters
-    ----------
-    spec : str or Path
-        A folder that ``vinets train`` or ``save_pretrained`` wrote, a file that ``vinets export``
-        wrote, a network of the package (``"vinets/NAME"``, see :mod:`vinets.pretrained`), or a name
-        for :func:`vinets.models.create_model`. A network in a file of your own is
-        named again when its folder is opened, ``"out/net@path/file.py:NAME"``: folders have no
-        file run.
-    weights : str, Path or None, default=None
-        A safetensors file, for a name.
-    num_classes, channels : int or None, default=None
-        Of the data, for a name; None leaves the default of the network.
+    ``spec`` is a folder that ``vinets train`` or ``save_pretrained`` wrote, a file that ``vinets
+    export`` wrote, a network of the package (``"vinets/NAME"``, see :mod:`vinets.pretrained`), or a
+    name for :func:`vinets.models.create_model`. A network in a file of your own is named again when
+    its folder is opened, ``"out/net@path/file.py:NAME"``: folders have no file run.
+
+    For a name there may be ``weights``, a safetensors file, and the numbers of classes and channels
+    of the data; None leaves the default of the network.
     """
     folder, name = Path(spec).expanduser(), str(spec)
     before, at, file = name.rpartition("@")
@@ -194,8 +189,7 @@ def _named(name: str, network: nn.Module, record: Record, accuracy: Any = None) 
 def open_cut(folder: str | Path, made_of: NamedNetwork | None = None) -> CutNetwork:
     """Open a network that ``vinets build`` wrote, folded.
 
-    The backbone must have the weights of the uncut network ``made_of``, if there is one, or their
-    shapes if it was tuned.
+    Its backbone must have the weights of ``made_of``, or their shapes if it was tuned.
     """
     network = open_network(folder).network
     if not isinstance(network, CutNetwork):
@@ -216,10 +210,9 @@ def open_cut(folder: str | Path, made_of: NamedNetwork | None = None) -> CutNetw
 def open_side_by_side(
     specs: Sequence[str], shape: tuple[int, ...] | None = None
 ) -> tuple[dict[str, NamedNetwork], Inputs]:
-    """Open networks that take the same inputs, with an example of these.
+    """Open networks that take the same inputs, by name or spec, with an example of these.
 
     The ``shape`` is that of one input; None takes that of the first network that knows its own.
-    The networks are told by name, or by the whole of ``specs`` where names are the same.
     """
     if len(set(specs)) < len(specs):
         raise ValueError("The same network is given twice. Pass each one once.")
@@ -246,14 +239,15 @@ def check_inputs(opened: NamedNetwork, example: Inputs, classes: int | None = No
     # Layers raise these for a shape that they do not take; anything else is no matter of shapes.
     except (RuntimeError, ValueError, TypeError, AssertionError) as error:
         shapes = ", ".join(str(tuple(t.shape[1:])) for t in tensors_of(example))
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
+        reason = reason_of((str(error).strip().splitlines() or [error])[0])
         raise ValueError(
             f"{opened.name} does not take inputs of shape {shapes}: {reason}."
         ) from None
-    if classes is not None and logits_of(output).shape[-1] != classes:
+    outputs = None if classes is None else logits_of(output).shape[-1]
+    if outputs != classes:
         raise ValueError(
-            f"{opened.name} has {logits_of(output).shape[-1]} outputs, and the data has {classes} "
-            "classes. Pass the data that it was trained for."
+            f"{opened.name} has {outputs} outputs, and the data has {classes} classes. Pass the "
+            "data that it was trained for."
         )
 
 
@@ -273,10 +267,8 @@ def example_for(opened: NamedNetwork, shape: tuple[int, ...] | None) -> Inputs:
 
 
 def noise_like(example: Inputs, count: int, seed: int) -> Inputs:
-    """Draw ``count`` inputs of noise, shaped as the first example; tokens are repeated.
-
-    Equal inputs would flatter: in pooling, a processor learns which of them is the largest.
-    """
+    """Draw ``count`` inputs of noise, shaped as the first example; tokens are repeated."""
+    # Equal inputs would flatter: in pooling, a processor learns which of them is the largest.
     generator = torch.Generator().manual_seed(seed)
 
     def drawn(tensor: Tensor) -> Tensor:
