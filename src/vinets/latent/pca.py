@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -71,10 +71,8 @@ def fit_pca(
         - ``"streaming"``: one pass; each chunk is merged into the leading ``n + oversample``
           directions so far. What they do not catch is lost, so this is the least accurate.
         - ``"auto"``: exact if ``min(m, D) <= 2048``, randomised otherwise.
-    n_iter : int, default=4
-        Iterations of ``"randomized"``. More of them separate close variances better.
-    oversample : int, default=16
-        Directions beyond ``n`` that ``"randomized"`` and ``"streaming"`` carry along.
+    n_iter, oversample : int
+        Iterations, which separate close variances, and directions beyond ``n`` to carry along.
     at_most : bool, default=False
         Take as many directions as there are where that is fewer than ``n``, rather than refuse.
 
@@ -91,31 +89,27 @@ def fit_pca(
     (tensor([[0.6000, 0.8000]]), tensor([1.]))
     """
     one_of("fit_pca", "method", method, METHODS)
-    check_value("fit_pca", "n_components", whole(1), n_components)
-    check_value("fit_pca", "n_iter", whole(0), n_iter)
-    check_value("fit_pca", "oversample", whole(0), oversample)
+    counts = {"n_components": n_components, "n_iter": n_iter, "oversample": oversample}
+    for name, value in counts.items():
+        check_value("fit_pca", name, whole(int(name == "n_components")), value)
     if not callable(chunks):
         accepted = "a function that starts a new pass over tensors (b, D)"
         remedy = "For a tensor pass chunks=lambda: [values]."
         raise parameter_error("fit_pca", "chunks", accepted, type(chunks).__name__, remedy)
     if method == "streaming":
-        centre, eigenpairs = _by_merging(chunks, n_components + oversample)
-        return _components(centre, eigenpairs, n_components, at_most)
-    centre = _find_centre(chunks)
-    n = _within(n_components, min(centre.count - 1, len(centre.mean)), at_most)
-    side = min(centre.count, len(centre.mean))
-    if method == "randomized" or (method == "auto" and side > MAX_EXACT_SIDE):
-        eigenpairs = _by_iteration(chunks, centre, min(n + oversample, side), n_iter, seed)
-    elif len(centre.mean) <= centre.count:
-        eigenpairs = _by_covariance(chunks, centre)
+        n = n_components
+        centre, (squares, rows, total) = _by_merging(chunks, n + oversample)
     else:
-        eigenpairs = _by_gram(chunks, centre, n)
-    return _components(centre, eigenpairs, n, at_most)
-
-
-def _components(centre: Centre, eigenpairs: Eigenpairs, n: int, at_most: bool) -> PCA:
-    """Check the rank, fix the signs, scale to variances, and round to the precision of the data."""
-    squares, rows, total = eigenpairs
+        centre = _find_centre(chunks)
+        n = _within(n_components, min(centre.count - 1, len(centre.mean)), at_most)
+        side = min(centre.count, len(centre.mean))
+        if method == "randomized" or (method == "auto" and side > MAX_EXACT_SIDE):
+            width = min(n + oversample, side)
+            squares, rows, total = _by_iteration(chunks, centre, width, n_iter, seed)
+        elif len(centre.mean) <= centre.count:
+            squares, rows, total = _by_covariance(chunks, centre)
+        else:
+            squares, rows, total = _by_gram(chunks, centre, n)
     # Up to this size an eigenvalue is rounding: of the data, of the products or of the mean.
     data, working = torch.finfo(centre.dtype).eps, torch.finfo(torch.float64).eps
     products = max(data**2, max(centre.count, len(centre.mean)) * working) * float(squares[0])
@@ -176,12 +170,10 @@ class Projection(nn.Module):
         return cls(weight.to(dtype), bias.to(dtype), trainable=trainable)
 
     def forward(self, z: Tensor) -> Tensor:
-        """Project latents ``(B, D)`` to ``(B, n)``."""
         return F.linear(z, self.weight, self.bias)
 
     def extra_repr(self) -> str:
-        n, width = self.weight.shape
-        return f"in_features={width}, out_features={n}"
+        return "out_features={}, in_features={}".format(*self.weight.shape)
 
 
 # --- four ways to find the directions ---------------------------------------------------------
@@ -190,8 +182,7 @@ class Projection(nn.Module):
 # orthonormal eigenvectors, in float64 and on the device of the chunks.
 
 
-@dataclass(frozen=True, eq=False)
-class Centre:
+class Centre(NamedTuple):
     """Number, mean ``(D,)`` in float64, and precision of the rows."""
 
     count: int

@@ -14,15 +14,10 @@ MIN_DEVIATION = 1e-12  # as a share of the mean; what is smaller is the rounding
 
 
 class Rescale(nn.Module):
-    """``z -> tanh((z - mean) / std)``, entry by entry.
+    """``z -> tanh((z - mean) / std)``, entry by entry; without ``squash``, the tanh is left out.
 
-    Parameters
-    ----------
-    mean, std : Tensor
-        Of one shape that broadcasts over a batch of latents: ``(D,)`` for features of ``(B, D)``,
-        ``(C, 1)`` for channels of ``(B, C, P)``. Kept as float32 buffers.
-    squash : bool, default=True
-        Whether to apply the tanh. Without it the latents are standardised only.
+    Mean and deviation have one shape that broadcasts over a batch of latents: ``(D,)`` for features
+    of ``(B, D)``, ``(C, 1)`` for channels of ``(B, C, P)``. They are kept as float32 buffers.
 
     Examples
     --------
@@ -55,7 +50,6 @@ class Rescale(nn.Module):
         return cls(*moments(latents, per), squash=squash)
 
     def forward(self, z: Tensor) -> Tensor:
-        """Rescale latents, of any shape that the scales broadcast over."""
         scaled = (z - self.mean).div_(self.std)
         return scaled.tanh_() if self.squash else scaled
 
