@@ -1,12 +1,10 @@
 """The promises of every estimator of a vanishing ideal, as tests for pytest to inherit.
 
-Examples
---------
-An algorithm of one's own, in a file of tests::
+In a file of tests::
 
-    class TestMine(MonomialContract):  # IdealContract, where there are no terms
-        def make(self, psi, max_degree):
-            return MyIdeal(psi, max_degree=max_degree)
+class TestMine(MonomialContract):  # IdealContract, where there are no terms
+def make(self, psi, max_degree):
+return MyIdeal(psi, max_degree=max_degree)
 """
 
 from __future__ import annotations
@@ -42,18 +40,12 @@ DEGENERATE: dict[str, Points] = {
 
 
 class IdealContract(ABC):
-    """Tests of a :class:`~vinets.ideals.base.VanishingIdeal`.
+    """Tests of a :class:`~vinets.ideals.base.VanishingIdeal`."""
 
-    Attributes
-    ----------
-    repeatable : bool
-        Whether classes fitted together get the coefficients of those fitted alone; sparse oracles
-        take another path where sums round differently.
-    bounded_at_zero : bool
-        Whether mean squares stay within ``psi`` on degenerate points down to ``psi = 0``.
-    """
-
+    # Whether classes fitted together get the coefficients of those fitted alone; sparse oracles
+    # take another path where sums round differently.
     repeatable: bool = True
+    # Whether mean squares stay within psi on degenerate points down to psi = 0.
     bounded_at_zero: bool = True
 
     @abstractmethod
