@@ -68,12 +68,3 @@ def test_endless_lines_and_missing_files_are_refused(tmp_path, monkeypatch):
     (tmp_path / "test.tsv").unlink()
     with pytest.raises(FileNotFoundError, match=r"test.tsv is missing"):
         load_data(f"text:{tmp_path}")
-
-
-def test_a_file_of_the_system_is_refused_in_one_sentence(tmp_path):
-    for part in ("train", "test"):
-        (tmp_path / f"{part}.tsv").symlink_to("/proc/self/mem")
-    if not (tmp_path / "train.tsv").is_file():
-        pytest.skip("there is no such file here")
-    with pytest.raises(ValueError, match=r"train\.tsv cannot be read: .+\."):
-        text_folder(tmp_path)

@@ -123,21 +123,6 @@ def test_an_exported_reader_takes_every_batch_size(reader, shape):
         torch.testing.assert_close(program(values), network(values))
 
 
-def test_compiling_needs_one_graph_for_all_batch_sizes():
-    graphs = []
-
-    def count(graph, inputs):
-        graphs.append(graph)
-        return graph.forward
-
-    torch._dynamo.reset()
-    reader = LatentReader("pool", 2)
-    compiled = torch.compile(reader, backend=count, dynamic=True, fullgraph=True)
-    for size in (2, 3, 5):
-        torch.testing.assert_close(compiled(MAPS[:1].repeat(size, 1, 1, 1))[0], reader(MAPS)[0])
-    assert len(graphs) == 1
-
-
 @pytest.mark.parametrize(
     ("reader", "output", "message"),
     [

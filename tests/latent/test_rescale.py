@@ -35,15 +35,6 @@ def test_channels_share_one_scale_over_all_positions():
     torch.testing.assert_close(scale, scale[:, :1].expand_as(scale), rtol=1e-3, atol=1e-3)
 
 
-@pytest.mark.parametrize("values", [VECTORS, DESCRIPTORS])
-def test_the_scale_travels_with_the_state(values):
-    fitted = Rescale.fit([values], "channel")
-    fresh = Rescale(torch.zeros_like(fitted.mean), torch.ones_like(fitted.std))
-    fresh.load_state_dict(fitted.state_dict())
-    assert torch.equal(fresh(values), fitted(values))
-    assert not list(fitted.parameters()) and fitted(values).dtype == torch.float32
-
-
 def test_different_shapes_are_refused():
     with pytest.raises(ValueError, match=r"'std'.*shape of the mean, \(3,\). Got \(2,\)"):
         Rescale(torch.zeros(3), torch.ones(2))
@@ -81,12 +72,6 @@ def test_constant_features_get_the_deviation_one():
     _, std = moments(values.split(3))
     assert std[1] == 1 and std[2] == 1
     np.testing.assert_allclose(std[[0, 3]], values[:, [0, 3]].double().std(0, correction=0))
-
-
-def test_a_store_is_read_in_chunks():
-    values = torch.randn(30, 3, 4, generator=torch.Generator().manual_seed(0))
-    for got, expected in zip(moments(store(values)), moments([values]), strict=True):
-        torch.testing.assert_close(got, expected)
 
 
 @pytest.mark.parametrize(

@@ -108,7 +108,11 @@ def test_a_foreign_attribute_of_the_same_name_is_no_record():
         ),
         ("resnet", {"blocks": [1] * 5, "maxpool": True}, r"three or four integers"),
         ("resnet", {"blocks": [1] * 4, "maxpool": True, "channels": 10**6}, r"'channels'.* 1024"),
-        ("resnet18", {"width": 0}, r"'width' parameter of ResNet must be a number in \[0.015625, 1\]"),
+        (
+            "resnet18",
+            {"width": 0},
+            r"'width' parameter of ResNet must be a number in \[0.015625, 1\]",
+        ),
         ("resnet18", {"width": "half"}, r"'width' parameter"),
         ("hf:BertModel", {"config": "tiny"}, r"'config' parameter.*must be a dict"),
     ],

@@ -1,11 +1,8 @@
 from __future__ import annotations
 
-import copy
 import json
 import resource
 import shutil
-import subprocess
-import sys
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -17,7 +14,7 @@ from torch import nn
 from vinets import build
 from vinets.data import digits
 from vinets.latent.collect import record_of
-from vinets.models import digits_cnn, resnet18, save_weights
+from vinets.models import digits_cnn, save_weights
 from vinets.networks import VINet
 from vinets.networks.files import read_uncut, write_uncut
 from vinets.networks.formats import WholeNetwork
@@ -25,59 +22,20 @@ from vinets.training import fine_tune
 
 DIGITS = digits()
 SMALL = {"components": 8, "keep": 4, "monomials": 32, "per_class": 40, "progress": None}
-RUN = """
-import sys, torch
-from safetensors.torch import load_file, save_file
-from vinets.networks import VINet
-torch.set_num_threads(1)
-for folder in sys.argv[1:]:
-    network = VINet.from_pretrained(folder)
-    inputs = load_file(folder + "/inputs.safetensors")["x"]
-    with torch.no_grad():
-        save_file({"y": network(inputs)}, folder + "/outputs.safetensors")
-"""
-
-
-def digits_network(kind="vanishing") -> VINet:
-    torch.manual_seed(0)
-    model = digits_cnn()
-    net = build(model, DIGITS.train, "relu3", head=kind, linear_path=3, **SMALL)[0]
-    fine_tune(net, DIGITS.train, epochs=1, progress=None)
-    return net
-
-
-def resnet_network() -> VINet:
-    torch.manual_seed(0)
-    images = torch.randn(60, 3, 32, 32)
-    data = images, torch.arange(60) % 10
-    return build(resnet18(), data, "layer2.0.bn1", **SMALL | {"per_class": 10})[0]
 
 
 @pytest.fixture(scope="module")
 def net() -> VINet:
-    return digits_network()
+    torch.manual_seed(0)
+    net = build(digits_cnn(), DIGITS.train, "relu3", linear_path=3, **SMALL)[0]
+    fine_tune(net, DIGITS.train, epochs=1, progress=None)
+    return net
 
 
 @pytest.fixture
 def folder(net, tmp_path):
     net.save_pretrained(tmp_path / "net")
     return tmp_path / "net"
-
-
-def test_a_new_process_computes_the_same_bits(net, tmp_path):
-    networks = {"digits": net, "local": digits_network("local"), "resnet18": resnet_network()}
-    inputs = {}
-    for name, network in networks.items():
-        shape = network.record.inputs[""]["shape"]
-        inputs[name] = torch.randn(4, *shape, generator=torch.Generator().manual_seed(0))
-        network.save_pretrained(tmp_path / name)
-        save_file({"x": inputs[name]}, tmp_path / name / "inputs.safetensors")
-    folders = [str(tmp_path / name) for name in networks]
-    subprocess.run([sys.executable, "-c", RUN, *folders], check=True, timeout=120)
-    for name, network in networks.items():
-        with torch.no_grad():
-            expected = network(inputs[name])
-        assert torch.equal(load_file(tmp_path / name / "outputs.safetensors")["y"], expected)
 
 
 def test_everything_comes_back(net, folder):
@@ -92,21 +50,6 @@ def test_everything_comes_back(net, folder):
         net.state_dict().items(), again.state_dict().items(), strict=True
     ):
         assert key == other and ours.dtype == theirs.dtype and torch.equal(ours, theirs)
-
-
-def test_folded_networks_and_double_precision_are_saved_too(net, tmp_path):
-    images = DIGITS.test.example(6).double()
-    net = copy.deepcopy(net).double().folded()
-    net.save_pretrained(tmp_path)
-    again = VINet.from_pretrained(tmp_path)
-    assert torch.equal(again(images), net(images)) and again.head.norm is None
-
-
-def test_a_loaded_network_can_be_trained_on(folder):
-    again = VINet.from_pretrained(folder)
-    before = again.head.linear.weight.detach().clone()
-    fine_tune(again, DIGITS.train, epochs=1, progress=None)
-    assert not torch.equal(again.head.linear.weight, before)
 
 
 class Own(nn.Module):
@@ -242,13 +185,13 @@ def test_missing_files_are_named(folder, tmp_path):
 def test_truncated_and_pickled_weights_are_refused(folder):
     path = folder / "model.safetensors"
     data = path.read_bytes()
-    for share in (0.0, 0.001, 0.5, 0.99):
-        path.write_bytes(data[: int(share * len(data))])
+    for share in (0.0, 0.001, 0.5, 0.99, None):
+        if share is None:
+            torch.save({"head.linear.weight": torch.zeros(3)}, path)
+        else:
+            path.write_bytes(data[: int(share * len(data))])
         with pytest.raises(ValueError, match="not a readable safetensors file"):
             VINet.from_pretrained(folder)
-    torch.save({"head.linear.weight": torch.zeros(3)}, path)
-    with pytest.raises(ValueError, match="not a readable safetensors file"):
-        VINet.from_pretrained(folder)
 
 
 @pytest.mark.parametrize(

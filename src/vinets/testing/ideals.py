@@ -2,9 +2,9 @@
 
 In a file of tests::
 
-class TestMine(MonomialContract):  # IdealContract, where there are no terms
-def make(self, psi, max_degree):
-return MyIdeal(psi, max_degree=max_degree)
+    class TestMine(MonomialContract):  # IdealContract, where there are no terms
+        def make(self, psi, max_degree):
+            return MyIdeal(psi, max_degree=max_degree)
 """
 
 from __future__ import annotations

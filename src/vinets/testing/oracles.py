@@ -2,9 +2,9 @@
 
 In a file of tests::
 
-class TestMine(SolverContract):
-def make(self):
-return MySolver()
+    class TestMine(SolverContract):
+        def make(self):
+            return MySolver()
 """
 
 from __future__ import annotations

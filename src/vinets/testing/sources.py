@@ -2,12 +2,12 @@
 
 In a file of tests::
 
-class TestMine(SourceContract):
-def make(self):
-return MySource(folder)
+    class TestMine(SourceContract):
+        def make(self):
+            return MySource(folder)
 
-def expected(self):
-return inputs, labels  # all of them, from first to last
+        def expected(self):
+            return inputs, labels  # all of them, from first to last
 """
 
 from __future__ import annotations
