@@ -252,7 +252,7 @@ def test_a_subclass_of_a_transformers_class_is_custom(transformers):
 @pytest.mark.parametrize(
     ("library", "name", "options", "message"),
     [
-        ("timm", "vit_tiny_patch16_22", {}, "nearest names are vit_tiny_patch16_224"),
+        ("timm", "vit_tiny_patch16_22", {}, "Did you mean 'vit_tiny_patch16_224'"),
         ("timm", "os.system", {}, "timm has no network of that name"),
         ("timm", "convnext_atto", {"no_such": 1}, "that timm is known to shape networks by"),
         ("timm", "convnext_atto", {"act_layer": "local-dir:/x"}, "made of numbers and words"),

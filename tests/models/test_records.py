@@ -111,7 +111,7 @@ def test_a_foreign_attribute_of_the_same_name_is_no_record():
         (
             "resnet18",
             {"width": 0},
-            r"'width' parameter of ResNet must be a number in \[0.015625, 1\]",
+            r"'width' parameter of ResNet must be a number in",
         ),
         ("resnet18", {"width": "half"}, r"'width' parameter"),
         ("hf:BertModel", {"config": "tiny"}, r"'config' parameter.*must be a dict"),

@@ -17,14 +17,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from joblib import Parallel, delayed
 from numpy.typing import NDArray
 from torch import Tensor
 
 from vinets.core.checks import file_error, one_of, reason_of
 from vinets.core.files import read_bytes
 from vinets.data.formats import DataFormat, Size
-from vinets.data.images import Augmentation, Preprocessing, image_split, read_image
+from vinets.data.images import Augmentation, Preprocessing, image_split, read_image, read_together
 from vinets.data.npy import read_array
 from vinets.data.source import DataSplit, Pair, as_labels
 
@@ -141,17 +140,15 @@ def _class_names(path: Path, name: str) -> tuple[str, ...]:
     count = CLASSES[name]
     if not path.is_file():
         return CIFAR10_NAMES if count == 10 else tuple(map(str, range(count)))
-    names: Any
     if path.suffix == ".txt":
-        names = read_bytes(path, MAX_NAMES_BYTES).decode("utf-8", errors="replace").split()
+        names: Any = read_bytes(path, MAX_NAMES_BYTES).decode("utf-8", errors="replace").split()
     else:
         names = read_pickle(path).get(f"{LABEL_KEYS[name]}_names")
-    if not isinstance(names, list) or len(names) != count:
-        got = len(names) if isinstance(names, list) else type(names).__name__
-        raise file_error(path, f"{count} names of classes", got)
-    texts = tuple(n.decode("latin1") if isinstance(n, bytes) else n for n in names)
-    if not all(isinstance(text, str) for text in texts):
-        raise file_error(path, f"{count} names of classes", "some that are no text")
+    listed = names if isinstance(names, list) else []
+    decoded = (n.decode("latin1") if isinstance(n, bytes) else n for n in listed)
+    texts = tuple(n for n in decoded if isinstance(n, str))
+    if len(texts) != count or len(listed) != count:
+        raise file_error(path, f"{count} names of classes", len(texts))
     return texts
 
 
@@ -162,10 +159,8 @@ def _read_files(folder: Path, files: tuple[str, ...], layout: Layout) -> Pair:
     pairs = []
     for path in (folder / file for file in files):
         if not path.is_file():
-            raise FileNotFoundError(
-                f"{path} is missing. {layout.folder} must hold "
-                f"{', '.join(layout.train + layout.test)}."
-            )
+            names = ", ".join(layout.train + layout.test)
+            raise FileNotFoundError(f"{path} is missing. {layout.folder} must hold {names}.")
         read = _read_binary if path.suffix == ".bin" else _read_pickled
         pairs.append(_in_range(path, read(path, layout.data), layout.data))
     images, labels = zip(*pairs, strict=True)
@@ -289,9 +284,7 @@ def _read_sheets(folder: Path, part: str, name: str) -> Pair:
     if not paths:
         raise FileNotFoundError(f"{folder} must hold sheets {part}_000.webp and on. It has none.")
     labels = _sheet_labels(folder, part)
-    # Pillow lets go of the interpreter while it decodes, so threads do run side by side.
-    sheets = Parallel(n_jobs=-1, prefer="threads")(delayed(_read_sheet)(p) for p in paths)
-    images = torch.from_numpy(np.concatenate(list(sheets)))
+    images = torch.from_numpy(np.concatenate(list(read_together(_read_sheet, paths))))
     if len(labels) != len(images):
         accepted = f"one label for each of the {len(images)} images"
         raise file_error(folder / f"{part}_labels.npy", accepted, len(labels))

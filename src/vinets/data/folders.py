@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from joblib import Parallel, delayed
 from torch import Tensor
 
 from vinets.core.checks import file_error, format_bytes, parameter_error
 from vinets.data.formats import DataFormat, Size
-from vinets.data.images import Augmentation, image_size, image_split, read_image
-from vinets.data.source import DataSplit, positive_int, split_pair
+from vinets.data.images import image_size, image_split, read_image, read_together
+from vinets.data.source import HELD_OUT, DataSplit, positive_int, split_pair
 
 SUFFIXES = {".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif"}
 
@@ -39,26 +39,16 @@ def image_folder(
     size: Size = None,
     channels: int = 3,
     seed: int = 0,
-    test_share: float = 0.2,
-    augmentation: Augmentation | None = None,
     memory_limit: int = 8 * 2**30,
 ) -> DataSplit:
     """Read image files, one folder for each class.
 
     The classes lie in the subfolders ``train`` and ``test`` (or ``val``), or in ``directory``
-    itself; in the latter case a part is held out, stratified by class. Names of folders are names
+    itself; in the latter case a fifth is held out, stratified by class. Names of folders are names
     of classes, sorted. Files ending in png, jpg, jpeg, webp, bmp and gif are read.
 
-    Parameters
-    ----------
-    size : (H, W), int or None, default=None
-        All images are resized to it; None takes the size of the first one.
-    channels : int, default=3
-        3 for red, green and blue, 1 for grey.
-    augmentation : Augmentation or None, default=None
-        None takes :meth:`Augmentation.for_size`: crops, and no flips.
-    memory_limit : int, default=8 GiB
-        Most bytes that the pixels may take.
+    All images get the size, (H, W) or one number, of the first where there is none, and 3 channels
+    or 1 for grey. Their pixels may take ``memory_limit`` bytes.
     """
     roots = _roots(Path(directory))
     classes = tuple(name for name in _folders(roots[0]) if any(_image_files(roots[0] / name)))
@@ -82,17 +72,14 @@ def image_folder(
         )
     # One allocation of known size, filled as images come, in the order of the paths.
     images = torch.empty((len(paths), channels, height, width), dtype=torch.uint8)
-    # Pillow lets go of the interpreter while it decodes, so threads do run side by side.
-    reading = Parallel(n_jobs=-1, prefer="threads", return_as="generator")(
-        delayed(read_image)(path, channels, (height, width)) for path in paths
-    )
-    for i, pixels in enumerate(reading):
+    read = partial(read_image, channels=channels, size=(height, width))
+    for i, pixels in enumerate(read_together(read, paths)):
         images[i] = torch.from_numpy(pixels)
     parts = list(zip(images.split([len(some) for some in files]), labels, strict=True))
     if len(roots) == 1:
-        parts = list(split_pair("image_folder", parts[0], test_share, seed))
+        parts = list(split_pair("image_folder", parts[0], HELD_OUT, seed))
     name = Path(directory).resolve().name
-    return image_split(name, *parts, classes=classes, augmentation=augmentation)
+    return image_split(name, *parts, classes=classes)
 
 
 def _roots(directory: Path) -> tuple[Path, ...]:

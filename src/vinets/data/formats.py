@@ -106,13 +106,7 @@ class RepeatedWarning(DoubtWarning):
 
 
 def takes_size(spec: str | Path) -> bool:
-    """Say whether :func:`load_data` takes a size with this data set.
-
-    Examples
-    --------
-    >>> takes_size("digits")
-    False
-    """
+    """Say whether :func:`load_data` takes a size with this data set."""
     return next((k.resizes for k in _by_rank() if k().matches(str(spec))), False)
 
 

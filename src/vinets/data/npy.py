@@ -12,8 +12,8 @@ from torch import Tensor
 
 from vinets.core.checks import file_error, reason_of
 from vinets.data.formats import DataFormat, Size
-from vinets.data.images import Augmentation, image_split
-from vinets.data.source import DataSplit, Pair, as_labels, split_pair
+from vinets.data.images import image_split
+from vinets.data.source import HELD_OUT, DataSplit, Pair, as_labels, split_pair
 from vinets.data.sources import TensorSource
 
 
@@ -43,20 +43,17 @@ def npy_pair(
     test_labels: str | Path | None = None,
     *,
     seed: int = 0,
-    test_share: float = 0.2,
-    augmentation: Augmentation | None = None,
 ) -> DataSplit:
-    """Read ``.npy`` files; without files to test on, a part is held out by class.
+    """Read ``.npy`` files; without files to test on, a fifth is held out by class.
 
     Inputs are uint8 images (N, H, W), (N, H, W, C) or (N, C, H, W) with 1 or 3 channels, or
     floating features (N, ...), which become float32. Labels are integers 0..K-1, shape (N,).
-    Images are augmented by :meth:`Augmentation.for_size` unless told otherwise.
     """
     train = _read_pair(inputs, labels)
     if test_inputs is not None and test_labels is not None:
         test = _read_pair(test_inputs, test_labels)
     elif test_inputs is None and test_labels is None:
-        train, test = split_pair("npy_pair", train, test_share, seed)
+        train, test = split_pair("npy_pair", train, HELD_OUT, seed)
     else:
         raise ValueError("npy_pair needs both test_inputs and test_labels, or neither.")
     if train[0].shape[1:] != test[0].shape[1:] or train[0].dtype != test[0].dtype:
@@ -64,7 +61,7 @@ def npy_pair(
         raise file_error(test_inputs, accepted, _kind(test[0]))
     name = Path(inputs).stem
     if train[0].dtype == torch.uint8:  # bytes are images; everything else became float32
-        return image_split(name, train, test, augmentation=augmentation)
+        return image_split(name, train, test)
     training = TensorSource(*train)
     return DataSplit(name, training, TensorSource(*test, training.classes))
 

@@ -30,6 +30,7 @@ Batches: TypeAlias = Iterator[tuple[Inputs, Tensor]]
 Pair: TypeAlias = tuple[Tensor, Tensor]
 """Inputs (N, ...) with labels (N,)."""
 
+HELD_OUT = 0.2  # share of files that have no test part of their own
 MAX_CLASSES = 2**20  # a larger label is an identifier that was passed by mistake
 
 
@@ -167,10 +168,9 @@ def as_labels(owner: str, values: Any, count: int | None = None) -> Tensor:
     if labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool:
         raise parameter_error(owner, "labels", accepted, labels.dtype, remedy)
     labels = labels.to("cpu", torch.int64)
-    if count is not None and len(labels) != count:
-        raise parameter_error(
-            owner, "labels", f"as many as the examples ({count})", f"{len(labels)} labels"
-        )
+    if count not in (None, len(labels)):
+        accepted = f"as many as the examples ({count})"
+        raise parameter_error(owner, "labels", accepted, f"{len(labels)} labels")
     low, high = (int(labels.min()), int(labels.max())) if len(labels) else (0, 0)
     if low < 0 or high >= MAX_CLASSES:
         raise parameter_error(owner, "labels", accepted, f"labels from {low} to {high}", remedy)

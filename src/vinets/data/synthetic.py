@@ -63,13 +63,7 @@ def _sphere(m: int, n: int, noise: float, radius: float, seed: int) -> FloatArra
 
 
 def noise(count: int, shape: tuple[int, int, int] = (3, 32, 32), seed: int = 0) -> Tensor:
-    """Draw images of independent pixels, uint8 (count, C, H, W): half uniform, half Gaussian.
-
-    Examples
-    --------
-    >>> noise(4, (1, 8, 8)).shape
-    torch.Size([4, 1, 8, 8])
-    """
+    """Draw images of independent pixels, uint8 (count, C, H, W): half uniform, half Gaussian."""
     draw = torch.Generator().manual_seed(seed)
     uniform = torch.rand(count - count // 2, *shape, generator=draw) * 255
     gaussian = torch.randn(count // 2, *shape, generator=draw) * 64 + 128
@@ -77,13 +71,7 @@ def noise(count: int, shape: tuple[int, int, int] = (3, 32, 32), seed: int = 0) 
 
 
 def textures(count: int, shape: tuple[int, int, int] = (3, 32, 32), seed: int = 0) -> Tensor:
-    """Draw gratings, boards, rings and sums of two waves in two colours, uint8 (count, C, H, W).
-
-    Examples
-    --------
-    >>> textures(4, (1, 8, 8)).dtype
-    torch.uint8
-    """
+    """Draw gratings, boards, rings and sums of two waves in two colours, uint8 (count, C, H, W)."""
     channels, height, width = shape
     draw = torch.Generator().manual_seed(seed)
 

@@ -141,20 +141,13 @@ def collect_latents(
 ) -> LatentStore:
     """Collect latents and labels of all examples, in the order of the batches.
 
-    The network runs in eval mode and without gradients; its training flags are restored.
+    The network maps inputs to latents ``(b, ...)``: a truncated one with a reader behind it. It
+    runs in eval mode and without gradients; its training flags are restored. The batches are inputs
+    with integer labels ``(b,)``, and are moved to its device.
 
-    Parameters
-    ----------
-    network : Module
-        Maps inputs to latents ``(b, ...)``: a truncated network with a reader behind it.
-    batches : iterable of (inputs, labels)
-        They are moved to the device of the network. Labels are integers ``(b,)``.
-    memory_limit : int, default=2 GiB
-        The most bytes to hold in memory, on the device of the network's output. Where the latents
-        take more, all of them go into a temporary file without a name, which is mapped into memory
-        and disappears with the store.
-    progress : callable or None, default=None
-        Called with the number of examples done so far, after every batch.
+    Latents that take more than ``memory_limit`` bytes there all go into a temporary file without a
+    name, which is mapped into memory and disappears with the store. ``progress`` is called with the
+    number of examples done so far, after every batch.
 
     Examples
     --------
@@ -299,16 +292,10 @@ def collect(
     seed: int = 0,
     progress: Progress | str | None = "auto",
 ) -> Latents:
-    """Truncate ``model`` and run training data through it.
+    """Truncate ``model`` and run training data through it, both as in :func:`vinets.build`.
 
-    Parameters
-    ----------
-    model, train_data, cut
-        As in :func:`vinets.build`; the network is moved to ``device``.
-    options : LatentOptions
-        Or its fields as keywords: ``per_class``, ``read``, ``pool``, ``memory_limit``, ...
-    device, seed, progress
-        Where to work, the seed of the examples, and how to show it.
+    The network is moved to ``device``. The options are :class:`vinets.core.settings.LatentOptions`,
+    or its fields as keywords: ``per_class``, ``read``, ``pool``, ``memory_limit``, ...
     """
     source = as_source(train_data)
     example = source.example()

@@ -51,16 +51,7 @@ def paper_convolutions(name: str, module: nn.Module) -> bool:
 def share_removed(
     model: nn.Module, truncated: nn.Module, counted: LayerFilter = all_convolutions
 ) -> float:
-    """Return the share of counted layers of ``model`` that ``truncated`` lacks, in [0, 1].
-
-    Examples
-    --------
-    >>> from vinets.models import resnet18
-    >>> model = resnet18(10)
-    >>> part = truncate(model, "layer4.0.bn1")
-    >>> f"{share_removed(model, part):.1%}, {share_removed(model, part, paper_convolutions):.1%}"
-    '20.0%, 26.7%'
-    """
+    """Return the share of counted layers of ``model`` that ``truncated`` lacks, in [0, 1]."""
     part = truncated.model if isinstance(truncated, StoppedNetwork) else truncated
     every, kept = ({n for n, m in net.named_modules() if counted(n, m)} for net in (model, part))
     return _share_outside(every, kept)
@@ -115,16 +106,10 @@ def cut_points(model: nn.Module, example: Inputs) -> list[CutPoint]:
 def truncate(model: nn.Module, cut: str | int, example: Inputs | None = None) -> nn.Module:
     """Return the network up to and including the module ``cut``, in eval mode.
 
-    The network that is given is not changed; the result shares its parameters.
-
-    Parameters
-    ----------
-    cut : str or int
-        A module name such as ``"layer3.1.bn1"``; an index into :func:`cut_points`; or the share of
-        convolutional layers to remove, such as ``"50%"``.
-    example : Tensor, mapping of Tensor or None, default=None
-        A batch of inputs, needed for an index or a share, and to find out what a network that
-        does not trace leaves unused.
+    The network that is given is not changed; the result shares its parameters. The cut is a module
+    name such as ``"layer3.1.bn1"``; an index into :func:`cut_points`; or the share of convolutional
+    layers to remove, such as ``"50%"``. An index and a share need an ``example``, a batch of
+    inputs; it also tells what a network that does not trace leaves unused.
     """
     name = resolve_cut(model, cut, example)
     model = _twin(model)  # which is in eval mode, because traces keep the mode
@@ -201,8 +186,7 @@ def _trace(model: nn.Module, keep: str = "") -> fx.Graph | None:
 def _used(model: nn.Module, name: str, example: Inputs) -> nn.Module:
     """Copy ``model``, sharing its tensors, without modules that run behind ``name``.
 
-    Return ``model`` as it is if the copy then computes something else, or misses a
-    module that is read without being called: its weights, or the length of a list.
+    It is returned as it is if the copy misses a module that is read without being called.
     """
     copy = _twin(model)
     called: set[nn.Module] = set()

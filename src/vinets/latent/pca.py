@@ -55,31 +55,18 @@ def fit_pca(
 ) -> PCA:
     """Find the principal components of latents that come in chunks.
 
-    All arithmetic is in float64, on the device of the chunks.
+    ``chunks`` starts a new pass over the latents: float tensors ``(b, D)``, the same in every pass.
+    There are ``n_components``, n, at most the rank of the centred latents; more are refused, or
+    fewer taken with ``at_most``. All arithmetic is in float64, on the device of the chunks; the
+    result is in their dtype, and at least in float32. The methods:
 
-    Parameters
-    ----------
-    chunks : callable
-        Starts a new pass over the latents: float tensors ``(b, D)``, the same in every pass.
-    n_components : int
-        Number of directions ``n``, at most the rank of the centred latents.
-    method : {"auto", "exact", "randomized", "streaming"}, default="auto"
-        - ``"exact"``: eigenvectors of the smaller of the covariance ``(D, D)``, summed up over the
-          chunks, and the Gram matrix ``(m, m)``, for which the latents are held in memory.
-        - ``"randomized"``: subspace iteration from a random start. Takes ``n_iter + 2`` passes and
-          ``O(D * (n + oversample))`` memory besides a chunk.
-        - ``"streaming"``: one pass; each chunk is merged into the leading ``n + oversample``
-          directions so far. What they do not catch is lost, so this is the least accurate.
-        - ``"auto"``: exact if ``min(m, D) <= 2048``, randomised otherwise.
-    n_iter, oversample : int
-        Iterations, which separate close variances, and directions beyond ``n`` to carry along.
-    at_most : bool, default=False
-        Take as many directions as there are where that is fewer than ``n``, rather than refuse.
-
-    Returns
-    -------
-    PCA
-        In the dtype of the chunks, and at least in float32.
+    - ``"exact"``: eigenvectors of the smaller of the covariance ``(D, D)``, summed up over the
+      chunks, and the Gram matrix ``(m, m)``, for which the latents are held in memory.
+    - ``"randomized"``: subspace iteration from a random start. Takes ``n_iter + 2`` passes and
+      ``O(D * (n + oversample))`` memory besides a chunk; iterations separate close variances.
+    - ``"streaming"``: one pass; each chunk is merged into the leading ``n + oversample``
+      directions so far. What they do not catch is lost, so this is the least accurate.
+    - ``"auto"``: exact if ``min(m, D) <= 2048``, randomised otherwise.
 
     Examples
     --------
@@ -153,12 +140,6 @@ class Projection(nn.Module):
         """Take the coordinates of ``pca``, in its dtype.
 
         The scale ``"unit"`` divides each coordinate by its standard deviation.
-
-        Examples
-        --------
-        >>> pca = fit_pca(lambda: [torch.tensor([[0.0, 1.0], [2.0, 1.0], [4.0, 1.0]])], 1)
-        >>> Projection.from_pca(pca, "unit")(torch.tensor([[4.0, 1.0]]))
-        tensor([[1.]])
         """
         one_of("Projection.from_pca", "scale", scale, SCALES)
         # In float64, because the bias is the difference of large numbers if the mean is large.

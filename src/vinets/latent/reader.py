@@ -37,20 +37,15 @@ class LatentReader(nn.Module):
     ``last_hidden_state`` or else first Tensor counts. Its shape says what it is: ``(B, D)`` are
     vectors, ``(B, T, C)`` tokens, ``(B, C, H, W)`` maps.
 
-    Parameters
-    ----------
-    kind : str, default="auto"
-        What to make of it; vectors are one position under every kind.
+    The kind says what to make of it; vectors are one position under every kind.
 
-        - ``"map"``: the descriptors at all positions, with ``P = H * W``, ``T`` or 1.
-        - ``"pool"``: maps averaged down to ``pool x pool``, ``P = pool**2``.
-        - ``"class_token"``: the first token, ``P = 1``.
-        - ``"mean_token"``: the mean over the positions, ``P = 1``.
-        - ``"auto"``: ``"mean_token"`` for tokens, ``"map"`` for everything else.
-    pool : int or None, default=None
-        Side of the pooled map; needed by ``kind="pool"`` and refused by the others.
-    channels_last : bool, default=False
-        Whether maps come as ``(B, H, W, C)``.
+    - ``"map"``: the descriptors at all positions, with ``P = H * W``, ``T`` or 1.
+    - ``"pool"``: maps averaged down to ``pool x pool``, ``P = pool**2``.
+    - ``"class_token"``: the first token, ``P = 1``.
+    - ``"mean_token"``: the mean over the positions, ``P = 1``.
+    - ``"auto"``: ``"mean_token"`` for tokens, ``"map"`` for everything else.
+
+    With ``channels_last``, maps come as ``(B, H, W, C)``.
 
     Examples
     --------

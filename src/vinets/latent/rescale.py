@@ -42,11 +42,7 @@ class Rescale(nn.Module):
     def fit(
         cls, latents: LatentStore | Iterable[Tensor], per: str = "feature", *, squash: bool = True
     ) -> Rescale:
-        """Take mean and standard deviation from a pass over a store, or chunks ``(b, ...)``.
-
-        There is one scale for every value of a latent, or with ``per="channel"`` one for every
-        index of its first axis.
-        """
+        """Take mean and standard deviation from a pass over the latents; see :func:`moments`."""
         return cls(*moments(latents, per), squash=squash)
 
     def forward(self, z: Tensor) -> Tensor:

@@ -30,7 +30,7 @@ from torch.overrides import TorchFunctionMode
 from vinets.core.checks import optional_positive_int, parameter_error, reason_of
 from vinets.core.files import parse_json
 from vinets.core.plain import nearest
-from vinets.models.libraries.base import LIBRARIES, Library, Normalisation, libraries
+from vinets.models.libraries.base import LIBRARIES, Library, libraries
 
 ModelRecord: TypeAlias = dict[str, Any]
 """The keys library, name and options; plain JSON values."""
@@ -122,12 +122,17 @@ def channel_options(spec: str, channels: int) -> dict[str, Any]:
 
 def normalisation_of(
     spec: str, model: nn.Module, weights: Path | None = None
-) -> Normalisation | None:
+) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
     """Return mean and deviation of pixels in [0, 1] that weights of a network were made for.
 
     None where its library does not tell.
     """
-    return _parse(spec)[0].normalisation(model, weights)
+    mean, std = _parse(spec)[0].normalisation(model, weights) or ((), ())
+    try:
+        pair = tuple(map(float, mean)), tuple(map(float, std))
+    except (TypeError, ValueError):  # it comes from a file, perhaps
+        return None
+    return pair if len(pair[0]) == len(pair[1]) > 0 else None
 
 
 def spec_of(source: ModelRecord) -> str:

@@ -101,10 +101,7 @@ def put_behind(
 
 
 def options_of(owner: str, head: str, values: dict[str, Any]) -> tuple[HeadOptions, LatentOptions]:
-    """Return the options of a head and of the latents that it is built on, from flat keywords.
-
-    An option of another head is refused with the heads that have it.
-    """
+    """Return the options of a head and of the latents that it is built on, from flat keywords."""
     kind = HEADS[head]
     names = [one.name for group in (kind.Options, LatentOptions) for one in fields(group)]
     for name in values:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import re
 import reprlib
@@ -15,15 +14,13 @@ from typing import Any, ClassVar, TypeAlias
 from torch import nn
 
 from vinets.core.checks import parameter_error
+from vinets.core.plain import nearest
 from vinets.core.registry import Registry
 
 MAX_NAME_LETTERS = 100  # in a record
 
 Options: TypeAlias = dict[str, Any]
 """Arguments of a network by name: plain JSON values where they come from a record."""
-
-Normalisation: TypeAlias = tuple[tuple[float, ...], tuple[float, ...]]
-"""Mean and standard deviation, one number a channel."""
 
 LIBRARIES: Registry[type[Library]] = Registry("library", "vinets.models.libraries")
 
@@ -100,16 +97,20 @@ class Library(ABC):
         """Return options that fit a network to images of ``channels`` channels, if it has any."""
         return {}
 
-    def normalisation(self, model: nn.Module, weights: Path | None) -> Normalisation | None:
+    def normalisation(self, model: nn.Module, weights: Path | None) -> tuple[Any, Any] | None:
         """Return mean and deviation of pixels in [0, 1] that weights of ``model`` were made for.
 
-        None where that is not known; ``weights`` is the file that they were read from.
+        ``weights`` is the file of these. Anything but numbers, one a channel, is not known.
         """
         return None
 
     def spec(self, name: str) -> str:
         """Return what to pass to ``create_model`` for the network ``name``."""
         return f"{self.prefix}:{name}" if self.prefix else name
+
+    def unknown(self, name: str) -> ValueError:
+        """Build the error for a name that the library does not have."""
+        return ValueError(f"{self.name} has no network of that name.{nearest(name, self.names())}")
 
     def defines(self, model: nn.Module) -> bool:
         """Say whether the class of ``model`` comes from the package of this library."""
@@ -129,15 +130,6 @@ def libraries() -> list[Library]:
     return sorted((kind() for kind in LIBRARIES.values()), key=lambda library: library.prefix)
 
 
-def pair_of(mean: Any, std: Any) -> Normalisation | None:
-    """Return both as floats; None unless they are lists of numbers, one for each channel."""
-    try:
-        pair = tuple(float(m) for m in mean), tuple(float(s) for s in std)
-    except (TypeError, ValueError):
-        return None
-    return pair if len(pair[0]) == len(pair[1]) > 0 else None
-
-
 def import_optional(module: str, needing: str, extra: str) -> ModuleType:
     """Import a module that ``extra`` installs; ``needing`` begins the complaint: "Timm needs"."""
     try:
@@ -149,10 +141,3 @@ def import_optional(module: str, needing: str, extra: str) -> ModuleType:
             f'Install it with: pip install "vinets[{extra}]".',
             name=missing,
         ) from None
-
-
-def unknown_network(library: Library, name: str) -> ValueError:
-    """Build the error for a name that the library does not have."""
-    near = difflib.get_close_matches(name, list(library.names()), n=3)
-    hint = f"; the nearest names are {', '.join(near)}" if near else ""
-    return ValueError(f"{library.name} has no network of that name{hint}")

@@ -10,14 +10,7 @@ from typing import Any
 
 from torch import nn
 
-from vinets.models.libraries.base import (
-    Library,
-    Normalisation,
-    Options,
-    import_optional,
-    pair_of,
-    unknown_network,
-)
+from vinets.models.libraries.base import Library, Options, import_optional
 from vinets.models.libraries.torchvision import import_torchvision
 
 SHAPE_OPTIONS = frozenset(
@@ -51,7 +44,7 @@ class Timm(Library):
         timm: Any = import_timm()
         # timm itself would take hf-hub:, local-dir: and paths for names, and fetch what they name.
         if ":" in name or "/" in name or not timm.is_model(name):
-            raise unknown_network(self, name)
+            raise self.unknown(name)
         return timm.create_model(name, **{"pretrained": False, **options})
 
     def candidates(self, model: Any) -> Iterator[tuple[str | None, Options]]:
@@ -67,9 +60,9 @@ class Timm(Library):
         for options in ({**known, **shaping}, known):  # some networks take no image size
             yield name, {key: value for key, value in options.items() if value is not None}
 
-    def normalisation(self, model: Any, weights: Path | None) -> Normalisation | None:
+    def normalisation(self, model: Any, weights: Path | None) -> tuple[Any, Any] | None:
         settings = _settings(model)
-        return pair_of(settings.get("mean"), settings.get("std"))
+        return settings.get("mean"), settings.get("std")
 
     def with_channels(self, name: str, channels: int) -> Options:
         return {} if channels == 3 else {"in_chans": channels}

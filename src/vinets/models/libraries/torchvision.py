@@ -12,14 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from vinets.models.libraries.base import (
-    Library,
-    Normalisation,
-    Options,
-    import_optional,
-    pair_of,
-    unknown_network,
-)
+from vinets.models.libraries.base import Library, Options, import_optional
 
 SHAPE_OPTIONS = frozenset(
     {
@@ -47,7 +40,7 @@ class Torchvision(Library):
 
     def build(self, name: str, options: Options) -> nn.Module:
         if name not in _homes():
-            raise unknown_network(self, name)
+            raise self.unknown(name)
         models = importlib.import_module("torchvision.models")
         return models.get_model(name, **{"weights": None, **options})
 
@@ -65,7 +58,7 @@ class Torchvision(Library):
             if home == file:
                 yield name, options
 
-    def normalisation(self, model: nn.Module, weights: Path | None) -> Normalisation | None:
+    def normalisation(self, model: nn.Module, weights: Path | None) -> tuple[Any, Any] | None:
         source = getattr(model, "vinets_source", None)
         models: Any = importlib.import_module("torchvision.models")
         if not isinstance(source, dict):
@@ -74,7 +67,7 @@ class Torchvision(Library):
             transform = models.get_model_weights(source["name"]).DEFAULT.transforms()
         except (AttributeError, ValueError):  # not all networks have published weights
             return None
-        return pair_of(getattr(transform, "mean", None), getattr(transform, "std", None))
+        return getattr(transform, "mean", None), getattr(transform, "std", None)
 
 
 def _homes() -> dict[str, str]:
@@ -86,11 +79,10 @@ def _homes() -> dict[str, str]:
 
 
 def import_torchvision(library: str = "torchvision") -> ModuleType:
-    """Import torchvision, also where its compiled operators do not fit this build of torch.
+    """Import torchvision for a library, also where its operators do not fit this build of torch.
 
     Such a torchvision stops with "operator torchvision::nms does not exist". The networks need
-    none of these operators, so it is enough to declare them. ``library`` is whose networks need it,
-    for the complaint where it is not installed.
+    none of these operators, so it is enough to declare them.
     """
     try:
         return import_optional("torchvision", f"Networks of {library} need", extra="vision")
