@@ -269,8 +269,9 @@ def _shapes(model: nn.Module, example: Inputs) -> tuple[dict[str, tuple[int, ...
         if not name or name in shapes or not isinstance(output, Tensor):
             return
         if not any(module.children()):
-            weighted = isinstance(module, (*CONVOLUTIONS, nn.Linear))
-            macs[name] = module.weight[0].numel() * output[0].numel() if weighted else 0
+            macs[name] = 0
+            if isinstance(module, (*CONVOLUTIONS, nn.Linear)):
+                macs[name] = module.weight[0].numel() * output[0].numel()
         elif any(output is known for known in outputs):
             return  # the last layer of the block is this cut already
         shapes[name] = tuple(output.shape[1:])

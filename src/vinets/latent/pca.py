@@ -88,24 +88,24 @@ def fit_pca(
         centre, (squares, rows, total) = _by_merging(chunks, n + oversample)
     else:
         centre = _find_centre(chunks)
-        n = _within(n_components, min(centre.count - 1, len(centre.mean)), at_most)
-        side = min(centre.count, len(centre.mean))
+        n = _within(n_components, min(centre.rows - 1, len(centre.mean)), at_most)
+        side = min(centre.rows, len(centre.mean))
         if method == "randomized" or (method == "auto" and side > MAX_EXACT_SIDE):
             width = min(n + oversample, side)
             squares, rows, total = _by_iteration(chunks, centre, width, n_iter, seed)
-        elif len(centre.mean) <= centre.count:
+        elif len(centre.mean) <= centre.rows:
             squares, rows, total = _by_covariance(chunks, centre)
         else:
             squares, rows, total = _by_gram(chunks, centre, n)
     # Up to this size an eigenvalue is rounding: of the data, of the products or of the mean.
     data, working = torch.finfo(centre.dtype).eps, torch.finfo(torch.float64).eps
-    products = max(data**2, max(centre.count, len(centre.mean)) * working) * float(squares[0])
+    products = max(data**2, max(centre.rows, len(centre.mean)) * working) * float(squares[0])
     shift = 64 * working * float(centre.mean.norm())  # a few roundings of every entry
-    noise = max(products, centre.count * shift**2)
+    noise = max(products, centre.rows * shift**2)
     n = _within(n, int((squares > noise).sum()), at_most)
     rows = rows[:n]
     peaks = rows.gather(1, rows.abs().argmax(1, keepdim=True))  # eigenvectors have no sign
-    freedom = centre.count - 1
+    freedom = centre.rows - 1
     return PCA(
         centre.mean.to(centre.dtype),
         (rows * peaks.sign()).to(centre.dtype),
@@ -166,7 +166,7 @@ class Projection(nn.Module):
 class Centre(NamedTuple):
     """Number, mean ``(D,)`` in float64, and precision of the rows."""
 
-    count: int
+    rows: int
     mean: Tensor
     dtype: torch.dtype
 
@@ -194,15 +194,15 @@ def _by_covariance(chunks: Chunks, centre: Centre) -> Eigenpairs:
 def _by_gram(chunks: Chunks, centre: Centre, n: int) -> Eigenpairs:
     """Take eigenvectors ``u`` of ``X X'``, which give those of ``X' X`` as ``X' u``; one pass."""
     # In the precision of the data: the products alone are taken in float64, block by block.
-    held = centre.mean.new_empty(centre.count, len(centre.mean), dtype=centre.dtype)
+    held = centre.mean.new_empty(centre.rows, len(centre.mean), dtype=centre.dtype)
     start = 0
     for chunk in _checked(chunks):
         # Rows beyond the first count are dropped here, and complained of below.
-        held[start : start + len(chunk)] = chunk[: max(0, centre.count - start)]
+        held[start : start + len(chunk)] = chunk[: max(0, centre.rows - start)]
         start += len(chunk)
-    _check_same(start, centre.count)
+    _check_same(start, centre.rows)
     blocks = list(zip(held.split(BLOCK_COLUMNS, 1), centre.mean.split(BLOCK_COLUMNS), strict=True))
-    gram = centre.mean.new_zeros(centre.count, centre.count)
+    gram = centre.mean.new_zeros(centre.rows, centre.rows)
     for block, mean in blocks:
         values = block - mean
         gram.addmm_(values, values.T)
@@ -275,7 +275,7 @@ def _centred(chunks: Chunks, centre: Centre) -> Iterator[Tensor]:
         count += len(chunk)
         # In place, because a second copy of a chunk costs more than the subtraction.
         yield chunk.to(torch.float64, copy=True).sub_(centre.mean)
-    _check_same(count, centre.count)
+    _check_same(count, centre.rows)
 
 
 def _checked(chunks: Chunks) -> Iterator[Tensor]:

@@ -239,7 +239,7 @@ def check_inputs(opened: NamedNetwork, example: Inputs, classes: int | None = No
     # Layers raise these for a shape that they do not take; anything else is no matter of shapes.
     except (RuntimeError, ValueError, TypeError, AssertionError) as error:
         shapes = ", ".join(str(tuple(t.shape[1:])) for t in tensors_of(example))
-        reason = reason_of((str(error).strip().splitlines() or [error])[0])
+        reason = reason_of((str(error).strip().splitlines() or [type(error).__name__])[0])
         raise ValueError(
             f"{opened.name} does not take inputs of shape {shapes}: {reason}."
         ) from None

@@ -12,6 +12,7 @@ import json
 import math
 from collections import OrderedDict
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -164,8 +165,8 @@ class HeadContract:
         assert network.folded().parts() == facts.parts
         images = small_images(self.shape, self.classes)
         two_steps = {"epochs": 1, "batch_size": len(images[1]) // 2, "validation": 0.0}
-        how = {"trained": "coefficients", "augment": False, "progress": None, **two_steps}
-        fine_tune(network, images, teacher=latents.uncut, **how)
+        how: dict[str, Any] = {"trained": "coefficients", "augment": False, **two_steps}
+        fine_tune(network, images, teacher=latents.uncut, progress=None, **how)
         moved = network.head.state_dict()
         assert any(not torch.equal(t, moved[k]) for k, t in again.state_dict().items())
         network.save_pretrained(tmp_path)
