@@ -25,14 +25,7 @@ class Digits(DataFormat):
 
 
 def digits(seed: int = 0) -> DataSplit:
-    """Return 1,797 digits of 1 x 8 x 8 pixels in ten classes, split by class with a seed.
-
-    Examples
-    --------
-    >>> data = digits()
-    >>> len(data.train), len(data.test)
-    (1348, 449)
-    """
+    """Return 1,797 digits of 1 x 8 x 8 pixels in ten classes, split by class with a seed."""
     from sklearn.datasets import load_digits
 
     raw = load_digits()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -51,12 +52,24 @@ def image_folder(
     or 1 for grey. Their pixels may take ``memory_limit`` bytes.
     """
     roots = _roots(Path(directory))
-    classes = tuple(name for name in _folders(roots[0]) if any(_image_files(roots[0] / name)))
+    listed = [
+        {name: sorted(_image_files(root / name)) for name in _folders(root)} for root in roots
+    ]
+    classes = tuple(name for name, files in listed[0].items() if files)
     if len(classes) < 2:
         accepted = "one folder of images for each of two or more classes"
         raise file_error(roots[0], accepted, len(classes))
-    files, labels = zip(*(_list_files(root, classes) for root in roots), strict=True)
-    paths = [path for some in files for path in some]
+    paths, labels = list[Path](), list[Tensor]()
+    for root, files in zip(roots, listed, strict=True):
+        unknown = [name for name, some in files.items() if some and name not in classes]
+        if unknown:
+            raise file_error(root, "the classes of the training part only", ", ".join(unknown))
+        own = [files.get(name, []) for name in classes]
+        if not any(own):
+            raise ValueError(f"{root} must hold images in folders named after the classes.")
+        counts = torch.tensor([len(some) for some in own])
+        labels.append(torch.arange(len(classes)).repeat_interleave(counts))
+        paths += chain.from_iterable(own)
     sides: Any = image_size(paths[0]) if size is None else size
     sides = tuple(sides) if isinstance(sides, tuple | list) else (sides, sides)
     if len(sides) != 2:
@@ -75,7 +88,7 @@ def image_folder(
     read = partial(read_image, channels=channels, size=(height, width))
     for i, pixels in enumerate(read_together(read, paths)):
         images[i] = torch.from_numpy(pixels)
-    parts = list(zip(images.split([len(some) for some in files]), labels, strict=True))
+    parts = list(zip(images.split([len(some) for some in labels]), labels, strict=True))
     if len(roots) == 1:
         parts = list(split_pair("image_folder", parts[0], HELD_OUT, seed))
     name = Path(directory).resolve().name
@@ -112,15 +125,3 @@ def image_files(path: Path) -> list[Path]:
 
 def _image_files(folder: Path) -> Iterator[Path]:
     return (p for p in folder.rglob("*") if p.suffix.lower() in SUFFIXES and p.is_file())
-
-
-def _list_files(root: Path, classes: tuple[str, ...]) -> tuple[list[Path], Tensor]:
-    """List image files below ``root`` in a fixed order, with their labels."""
-    unknown = [n for n in _folders(root) if n not in classes and any(_image_files(root / n))]
-    if unknown:
-        raise file_error(root, "the classes of the training part only", ", ".join(unknown))
-    files = [sorted(_image_files(root / name)) for name in classes]
-    if not any(files):
-        raise ValueError(f"{root} must hold images in folders named after the classes.")
-    labels = torch.arange(len(classes)).repeat_interleave(torch.tensor([len(f) for f in files]))
-    return [path for some in files for path in some], labels

@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from numbers import Real
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
 
 MAX_PIXELS = 2**26  # 192 MiB as RGB; a small file may claim to be far larger
 MODES = {1: "L", 3: "RGB"}
+BICUBIC = 3  # as Pillow numbers its filters
 
 
 @dataclass(frozen=True)
@@ -317,7 +317,7 @@ def read_image(
             image = image.convert("RGBA")
         image = image.convert(MODES[channels])
         if size is not None and (image.height, image.width) != size:
-            image = image.resize((size[1], size[0]), _pillow().Resampling.BICUBIC)
+            image = image.resize((size[1], size[0]), BICUBIC)
         pixels = np.array(image, dtype=np.uint8)
     return np.ascontiguousarray(pixels.reshape(*pixels.shape[:2], channels).transpose(2, 0, 1))
 
@@ -339,7 +339,11 @@ def image_size(path: str | Path) -> tuple[int, int]:
 @contextmanager
 def _opened(path: str | Path) -> Iterator[Image]:
     """Open an image that is safe to decode; errors up to the end become one sentence."""
-    pillow = _pillow()
+    try:
+        from PIL import Image as pillow
+    except ImportError:
+        message = 'Reading image files needs Pillow: pip install "vinets[images]".'
+        raise ImportError(message) from None
     if not Path(path).is_file():
         raise FileNotFoundError(f"{path} does not exist or is not a file.")
     try:
@@ -358,13 +362,3 @@ def _opened(path: str | Path) -> Iterator[Image]:
             f"{path} must be a readable 8-bit image. Got: {reason_of(error)}. Remove the file, or "
             "save the image anew with 8 bits per channel."
         ) from None
-
-
-def _pillow() -> ModuleType:
-    try:
-        from PIL import Image
-    except ImportError:
-        raise ImportError(
-            'Reading image files needs Pillow: pip install "vinets[images]".'
-        ) from None
-    return Image

@@ -201,11 +201,6 @@ def choose_per_class(labels: Tensor, count: int | None, seed: int) -> Tensor:
 
     The draw for one class depends on the seed, the class and its examples only, and a smaller
     ``count`` draws a part of what a larger one draws.
-
-    Examples
-    --------
-    >>> choose_per_class(torch.tensor([1, 0, 1, 1]), 1, seed=0)[0]
-    tensor(1)
     """
     limit = optional_positive_int("choose_per_class", "count", count)
     seed = positive_int("choose_per_class", "seed", seed, least=0)

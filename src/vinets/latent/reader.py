@@ -99,14 +99,7 @@ class LatentReader(nn.Module):
         return descriptors
 
     def describe(self, output: Any) -> LatentShape:
-        """Tell channels and positions of ``output`` as it is, before it is pooled or flattened.
-
-        Examples
-        --------
-        >>> import torch
-        >>> LatentReader(channels_last=True).describe(torch.zeros(1, 7, 5, 3))
-        LatentShape(channels=3, height=7, width=5)
-        """
+        """Tell channels and positions of ``output`` as it is, before it is pooled or flattened."""
         *grid, channels = _checked(output).shape[1:]
         if len(grid) == 2 and not self.channels_last:
             channels, *grid = *grid, channels

@@ -18,12 +18,6 @@ class Rescale(nn.Module):
 
     Mean and deviation have one shape that broadcasts over a batch of latents: ``(D,)`` for features
     of ``(B, D)``, ``(C, 1)`` for channels of ``(B, C, P)``. They are kept as float32 buffers.
-
-    Examples
-    --------
-    >>> rescale = Rescale(torch.tensor([1.0, 0.0]), torch.tensor([2.0, 1.0]), squash=False)
-    >>> rescale(torch.tensor([[5.0, 3.0]]))
-    tensor([[2., 3.]])
     """
 
     mean: Tensor
@@ -65,12 +59,6 @@ def moments(latents: LatentStore | Iterable[Tensor], per: str = "feature") -> tu
 
     There is one result for every value of a latent, or with ``per="channel"`` one for every index
     of its first axis, pooled over the others, which are kept with length 1. Both are in float64.
-
-    Examples
-    --------
-    >>> mean, std = moments([torch.tensor([[0.0, 7.0]]), torch.tensor([[2.0, 7.0]])])
-    >>> mean.tolist(), std.tolist()
-    ([1.0, 7.0], [1.0, 1.0])
     """
     one_of("moments", "per", per, ("feature", "channel"))
     shape: torch.Size | None = None

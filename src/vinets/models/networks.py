@@ -1,12 +1,11 @@
 """The networks of this package: residual ones, a small convolutional one, two transformers.
 
 Residual networks have the layer names that torchvision uses. ResNet-18 and ResNet-34 differ from
-the networks for ImageNet in the stem: a 3x3 convolution of stride 1. The 3x3 max-pool of stride 2
-behind it is kept unless ``maxpool=False``; with it the parameter counts and map sizes at the cut
-points are those of the VI-Net paper. ResNet-20, 32, 44 and 56 are those that He et al. (2016)
-trained on CIFAR: 6n + 2 layers in three stages of 16, 32 and 64 channels, no max-pool. They differ
-from the paper in the shortcuts between stages, which are 1x1 convolutions here and padding with
-zeros there.
+the networks for ImageNet in the stem: a 3x3 convolution of stride 1. With the 3x3 max-pool of
+stride 2 behind it, parameters and map sizes at the cut points are those of the VI-Net paper.
+ResNet-20, 32, 44 and 56 are those that He et al. (2016) trained on CIFAR: 6n + 2 layers in three
+stages of 16, 32 and 64 channels, no max-pool. They differ from the paper in the shortcuts between
+stages, which are 1x1 convolutions here and padding with zeros there.
 
 A cut behind a block of a transformer gives tokens. Blocks normalise first, as in GPT-2 and the
 vision transformer, and the mean of all tokens is classified.
@@ -140,13 +139,7 @@ def resnet34(
 
 
 def resnet20(num_classes: int = 10, *, inputs: int = 3) -> ResNet:
-    """Make a ResNet-20 for CIFAR.
-
-    Examples
-    --------
-    >>> sum(p.numel() for p in resnet20(10).parameters())
-    272474
-    """
+    """Make a ResNet-20 for CIFAR."""
     return ResNet((3, 3, 3), num_classes, False, 16, inputs)
 
 
@@ -255,14 +248,7 @@ class _Transformer(nn.Module):
 
 
 class VisionTransformer(_Transformer):
-    """Square patches of an image as tokens.
-
-    Examples
-    --------
-    >>> net = VisionTransformer()
-    >>> net(torch.zeros(2, 3, 32, 32)).shape, sum(p.numel() for p in net.parameters())
-    (torch.Size([2, 10]), 2693194)
-    """
+    """Square patches of an image as tokens."""
 
     def __init__(
         self,

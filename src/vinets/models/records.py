@@ -1,9 +1,8 @@
 """Networks by name, and the records from which they can be made again later.
 
-A model record is a plain dict ``{"library": ..., "name": ..., "options": ...}``, to be written as
-JSON next to the weights; it holds no weights and no code. It may come from a file that nobody
-vouches for: the library is one that is registered here, the name is a word that the library looks
-up in its own list, or among the files that were named in this process, and options that would
+A model record is a plain dict ``{"library": ..., "name": ..., "options": ...}``, kept as JSON next
+to the weights. It may come from a file that nobody vouches for: the name is a word that a library
+looks up in its own list, or among the files that were named in this process, and options that would
 fetch weights or code are refused. A few bytes may still ask for a network of any size. So it is
 sketched first, with large tensors on the device "meta", which has shapes but no numbers, and
 compared with its weights; only then it takes memory.

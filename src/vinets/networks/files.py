@@ -1,8 +1,7 @@
 """Folders of networks: a description in JSON, and the weights next to it in safetensors.
 
-A cut network is described by ``config.json``, an uncut one by ``network.json``. Both may come from
-anybody. What is described is made without memory first, because a few bytes of JSON may ask for any
-amount of it, and takes memory once it is known that the weights are of such a network.
+Both may come from anybody. What is described is made without memory first, because a few bytes of
+JSON may ask for any amount of it, and takes memory once the weights are known to be of it.
 """
 
 from __future__ import annotations

@@ -31,13 +31,7 @@ RENAMED = {  # names of vinets 0.2
 
 
 def names() -> tuple[str, ...]:
-    """Return the names of the networks.
-
-    Examples
-    --------
-    >>> "vinets/digits-cnn-products" in names()
-    True
-    """
+    """Return the names of the networks."""
     return tuple(_cards())
 
 

@@ -55,9 +55,8 @@ class Library(ABC):
     def known_options(self, name: str, options: Options) -> Options:
         """Return the options of a record that nobody vouches for, as far as they may be used.
 
-        A library that hands options on to code that is not its own lists in ``shape_options``
-        what is allowed; values are numbers, words or lists of these then. Or it drops here what
-        can do no harm, and raises for the rest.
+        Those of ``shape_options`` are numbers, words or lists of these. A library without that list
+        drops what can do no harm, and raises for the rest.
         """
         known = self.shape_options
         for key, value in () if known is None else options.items():
@@ -77,16 +76,14 @@ class Library(ABC):
     def build(self, name: str, options: Options) -> nn.Module:
         """Build a network, with random weights unless ``options`` ask for others.
 
-        The name may come from a file that nobody vouches for: look it up, never import it. What
-        this raises becomes one sentence.
+        The name may come from a file that nobody vouches for: look it up, never import it.
         """
 
     @abstractmethod
     def candidates(self, model: nn.Module) -> Iterator[tuple[str | None, Options]]:
         """Give names and options that may make ``model`` again, the likeliest first.
 
-        Nothing for a network of another library. Every candidate is tried, so that guesses do no
-        harm.
+        Every candidate is tried, so that guesses do no harm.
         """
 
     def with_classes(self, options: Options, count: int) -> Options:

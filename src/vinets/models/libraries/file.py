@@ -154,10 +154,7 @@ def _run(path: Path, neighbours: tuple[Path, ...], code: str) -> ModuleType:
 
 
 def code_of(network: nn.Module) -> str:
-    """Return a digest of the code of a network in a file of the user's own; "" for any other.
-
-    The digest is that of the file, and of the modules in its folder that it imports.
-    """
+    """Return a digest of the file of a network and of what it imports there; "" for any other."""
     digests = {vars(part).get("vinets_code", "") for part in network.modules()}
     return "-".join(sorted(digests - {""}))
 
