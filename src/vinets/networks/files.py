@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import reprlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,6 @@ CONFIG, MODEL = "config.json", "model.safetensors"
 UNCUT_FORMAT, UNCUT_VERSION = "vinets.backbone", 2
 DESCRIPTION, WEIGHTS = "network.json", "weights.safetensors"
 PASS_ONE = "make the uncut network and pass it: from_pretrained(directory, backbone=network)."
-# What malformed descriptions make of well-meant code.
 UNREADABLE = (
     *(KeyError, IndexError, TypeError, ValueError, AttributeError),
     *(RuntimeError, ArithmeticError, MemoryError),
@@ -86,7 +86,7 @@ def load_network(directory: str | Path, backbone: nn.Module | None = None) -> Cu
     forms, _ = read_header(weights, inside=folder)
     stored = {k: (form.dtype.is_floating_point, form.shape) for k, form in forms.items()}
     room = room_for(weights.stat().st_size)
-    try:
+    with _describing(path):
         record = from_plain(Record, config["record"], "record")
         reader = LatentReader(**config["reader"])
         example = example_inputs(record.inputs)
@@ -94,23 +94,19 @@ def load_network(directory: str | Path, backbone: nn.Module | None = None) -> Cu
         index, _ = read_file(weights, wanted=lambda k, f: _of_head(k) and f.dtype == torch.int64)
         with TensorGuard():
             drawn = nn.ModuleDict(_behind(config, index))
-    except UNREADABLE as error:
-        raise _not_described(path, error) from None
     _compare(folder, _forms(drawn), {k: form for k, form in stored.items() if _of_head(k)})
     if backbone is None:
         backbone = _backbone(folder, record, stored, room)
     _refuse_size(path, drawn, room)
     # clones, because tensors in a file lie unaligned, and kernels then round differently
     state = {k: t.clone() for k, t in read_weights(weights, inside=folder).items()}
-    try:
+    with _describing(path):
         if record.cut not in dict(backbone.named_modules()):
             raise ValueError(f"the network has no module {record.cut!r} to be cut at")
         cut = truncate(backbone, record.cut, example)
         behind = _behind(config, state)
         network = network_of(cut, reader, behind["head"], record)
         network.distances = behind.get("distances")
-    except UNREADABLE as error:
-        raise _not_described(path, error) from None
     _compare(folder, _forms(network), stored)
     with torch.no_grad():
         network.load_state_dict(state, assign=True)  # keeps the dtypes of the file
@@ -207,7 +203,7 @@ def read_uncut(folder: Path) -> WholeNetwork:
     values = _read_description(path, UNCUT_FORMAT, UNCUT_VERSION)
     training = values.get("training")
     notes = training if isinstance(training, dict) else {}
-    try:
+    with _describing(path):
         known = {name: values[name] for name in UNCUT_FIELDS}
         record = from_plain(Record, {"cut": "", "notes": notes, **known})
         example_inputs(record.inputs)
@@ -216,10 +212,6 @@ def read_uncut(folder: Path) -> WholeNetwork:
         room = room_for(weights.stat().st_size)
         check_weights(sketch(known["source"], room), weights, inside=folder)
         model = rebuild(known["source"], room)
-    except UnnamedFile:
-        raise  # it says what to do
-    except UNREADABLE as error:
-        raise _not_described(path, error) from None
     load_weights(model, weights, inside=folder)
     _check_tied(path, values, read_weights(weights, inside=folder), UNCUT_VERSION)
     remember_training(model, notes.get("data"))
@@ -260,6 +252,15 @@ def _read_description(path: Path, format: str, version: int) -> dict[str, Any]:
     return values
 
 
-def _not_described(path: Path, error: Exception) -> ValueError:
-    reason = reason_of(f"no {error}" if isinstance(error, KeyError) else error)
-    return ValueError(f"{path} does not describe a network that this release can make: {reason}.")
+@contextmanager
+def _describing(path: Path) -> Iterator[None]:
+    """Turn what malformed descriptions make of well-meant code into one sentence."""
+    try:
+        yield
+    except UnnamedFile:
+        raise  # it says what to do
+    except UNREADABLE as error:
+        reason = reason_of(f"no {error}" if isinstance(error, KeyError) else error)
+        raise ValueError(
+            f"{path} does not describe a network that this release can make: {reason}."
+        ) from None
