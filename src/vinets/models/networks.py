@@ -60,19 +60,15 @@ class BasicBlock(nn.Module):
 
 
 class ResNet(nn.Module):
-    """Residual network of basic blocks.
-
-    ``blocks`` is how many there are in each stage, ``channels`` the width of the first stage; each
-    stage is twice as wide as the one before. ``inputs`` is how many channels images have.
-    """
+    """Residual network of basic blocks; each stage is twice as wide as the one before."""
 
     def __init__(
         self,
-        blocks: Sequence[int],
+        blocks: Sequence[int],  # how many in each stage
         num_classes: int,
         maxpool: bool,
-        channels: int = 64,
-        inputs: int = 3,
+        channels: int = 64,  # of the first stage
+        inputs: int = 3,  # channels of images
     ) -> None:
         self.arguments = _arguments(locals())
         super().__init__()
@@ -88,9 +84,8 @@ class ResNet(nn.Module):
         self.layer1 = _stage(channels, channels, blocks[0], stride=1)
         self.layer2 = _stage(channels, 2 * channels, blocks[1], stride=2)
         self.layer3 = _stage(2 * channels, 4 * channels, blocks[2], stride=2)
-        self.layer4: nn.Module | None = None
-        if len(blocks) == 4:
-            self.layer4 = _stage(4 * channels, 8 * channels, blocks[3], stride=2)
+        four = len(blocks) == 4
+        self.layer4 = _stage(4 * channels, 8 * channels, blocks[3], stride=2) if four else None
         self.avgpool = nn.AdaptiveAvgPool2d(1)
         self.fc = nn.Linear(channels * 2 ** (len(blocks) - 1), num_classes)
         # He initialisation by the outputs, which keeps the size of gradients, as torchvision does.
@@ -161,8 +156,7 @@ def resnet56(num_classes: int = 10, *, inputs: int = 3) -> ResNet:
 class DigitsNet(nn.Module):
     """Four convolutions, each with batch norm and ReLU; the maps are halved after two of them.
 
-    On 8x8 images the maps have 32 channels of 8x8, then 64 and 128 channels of 4x4. About nine
-    tenths of the 103,000 parameters lie behind ``relu2``. Images may have any size from 2x2 on.
+    About nine tenths of the 103,000 parameters lie behind ``relu2``. Images may have any size.
     """
 
     def __init__(self, num_classes: int = 10, channels: int = 1) -> None:

@@ -44,24 +44,20 @@ MAX_SKETCHED_FLOATS, MAX_SKETCHED_INTEGERS = 4_096, 1 << 20
 OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_DATASETS_OFFLINE")
 
 # Options that name weights, files or code to fetch. They shape no network: records go without.
-FETCHING = frozenset(
-    {
-        *("weights", "weights_backbone", "progress", "checkpoint_path", "cache_dir", "model_args"),
-        *("backbone", "use_pretrained_backbone", "use_timm_backbone", "backbone_kwargs"),
-        *("auto_map", "trust_remote_code", "name_or_path", "_name_or_path"),
-        *("quantization_config", "attn_implementation", "_attn_implementation"),
-        *("experts_implementation", "_experts_implementation"),
-    }
-)
+FETCHING = {
+    *("weights", "weights_backbone", "progress", "checkpoint_path", "cache_dir", "model_args"),
+    *("backbone", "use_pretrained_backbone", "use_timm_backbone", "backbone_kwargs"),
+    *("auto_map", "trust_remote_code", "name_or_path", "_name_or_path"),
+    *("quantization_config", "attn_implementation", "_attn_implementation"),
+    *("experts_implementation", "_experts_implementation"),
+}
 # Functions that take memory for as many elements as they are told.
-CONSTRUCTORS = frozenset(
-    {
-        *(torch.empty, torch.zeros, torch.ones, torch.full, torch.eye, torch.empty_strided),
-        *(torch.rand, torch.randn, torch.randint, torch.randperm),
-        *(torch.arange, torch.linspace, torch.logspace, torch.tril_indices, torch.triu_indices),
-        *(Tensor.new_empty, Tensor.new_zeros, Tensor.new_ones, Tensor.new_full),
-    }
-)
+CONSTRUCTORS = {
+    *(torch.empty, torch.zeros, torch.ones, torch.full, torch.eye, torch.empty_strided),
+    *(torch.rand, torch.randn, torch.randint, torch.randperm),
+    *(torch.arange, torch.linspace, torch.logspace, torch.tril_indices, torch.triu_indices),
+    *(Tensor.new_empty, Tensor.new_zeros, Tensor.new_ones, Tensor.new_full),
+}
 
 
 # --- by name ----------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import importlib
 import re
 import reprlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from pathlib import Path
 from types import ModuleType
 from typing import Any, ClassVar, TypeAlias
@@ -32,7 +32,7 @@ class Library(ABC):
     prefix: ClassVar[str]  # create_model("prefix:NAME"); empty: the name of the network alone
     written: ClassVar[str]  # what users write, shown in help and complaints
     # Options that records may hold: they shape a network, and name no file and no weights.
-    shape_options: ClassVar[frozenset[str] | None] = None  # None: any
+    shape_options: ClassVar[Set[str] | None] = None  # None: any
 
     def __init_subclass__(cls, **more: Any) -> None:
         super().__init_subclass__(**more)

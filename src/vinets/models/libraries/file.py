@@ -68,7 +68,7 @@ class File(Library):
 
     def build(self, name: str, options: Options) -> nn.Module:
         # Records choose the options, and a text may be a path to read from.
-        if not all(_numbers(value) for value in options.values()):
+        if not _numbers([*options.values()]):
             raise ValueError("the options of a network in a file are numbers and lists of numbers")
         make = _named[name]
         signature = inspect.signature(make)
@@ -131,12 +131,10 @@ def use_file(spec: str, *, known_as: str | None = None) -> str:
 @lru_cache
 def _run(path: Path, neighbours: tuple[Path, ...], code: str) -> ModuleType:
     """Run a file as a module; once, unless its code or that of its neighbours changes."""
-    name = f"{FILE_MODULE}{path}"
-    if name in sys.modules:  # neighbours that it imported then may have changed as well
-        stale = {str(one) for one in neighbours}
-        for key, one in [*sys.modules.items()]:
-            if getattr(one, "__file__", None) in stale:
-                del sys.modules[key]
+    name, stale = f"{FILE_MODULE}{path}", {str(one) for one in neighbours}
+    for key, one in [*sys.modules.items()] if name in sys.modules else ():
+        if getattr(one, "__file__", None) in stale:  # it may have changed as well
+            del sys.modules[key]
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None  # it ends in .py
     module = importlib.util.module_from_spec(spec)

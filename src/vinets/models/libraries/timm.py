@@ -13,20 +13,18 @@ from torch import nn
 from vinets.models.libraries.base import Library, Options, import_optional
 from vinets.models.libraries.torchvision import import_torchvision
 
-SHAPE_OPTIONS = frozenset(
-    {
-        *("num_classes", "in_chans", "img_size", "global_pool", "output_stride", "patch_size"),
-        *("drop_rate", "drop_path_rate", "proj_drop_rate", "attn_drop_rate", "pos_drop_rate"),
-        *("embed_dim", "embed_dims", "depth", "depths", "dims", "num_heads", "mlp_ratio", "widths"),
-        *("layers", "channels", "cardinality", "base_width", "width", "bottle_ratio"),
-        "num_features",
-        *("stem_width", "stem_type", "stem_size", "stem_chs", "avg_down", "block_reduce_first"),
-        *("class_token", "reg_tokens", "pos_embed", "no_embed_class", "pre_norm", "fc_norm"),
-        *("init_values", "ls_init_value", "qkv_bias", "qk_norm", "conv_mlp", "use_grn", "norm_eps"),
-        *("window_size", "strict_img_size", "dynamic_img_size", "dynamic_img_pad"),
-        *("act_layer", "norm_layer", "kernel_sizes", "head_hidden_size", "head_init_scale"),
-    }
-)
+SHAPE_OPTIONS = {
+    *("num_classes", "in_chans", "img_size", "global_pool", "output_stride", "patch_size"),
+    *("drop_rate", "drop_path_rate", "proj_drop_rate", "attn_drop_rate", "pos_drop_rate"),
+    *("embed_dim", "embed_dims", "depth", "depths", "dims", "num_heads", "mlp_ratio", "widths"),
+    *("layers", "channels", "cardinality", "base_width", "width", "bottle_ratio"),
+    "num_features",
+    *("stem_width", "stem_type", "stem_size", "stem_chs", "avg_down", "block_reduce_first"),
+    *("class_token", "reg_tokens", "pos_embed", "no_embed_class", "pre_norm", "fc_norm"),
+    *("init_values", "ls_init_value", "qkv_bias", "qk_norm", "conv_mlp", "use_grn", "norm_eps"),
+    *("window_size", "strict_img_size", "dynamic_img_size", "dynamic_img_pad"),
+    *("act_layer", "norm_layer", "kernel_sizes", "head_hidden_size", "head_init_scale"),
+}
 
 
 class Timm(Library):

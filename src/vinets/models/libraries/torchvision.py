@@ -14,14 +14,12 @@ from torch import Tensor, nn
 
 from vinets.models.libraries.base import Library, Options, import_optional
 
-SHAPE_OPTIONS = frozenset(
-    {
-        *("num_classes", "image_size", "dropout", "attention_dropout", "stochastic_depth_prob"),
-        *("width_mult", "reduced_tail", "dilated", "groups", "width_per_group", "growth_rate"),
-        *("zero_init_residual", "replace_stride_with_dilation", "bn_size", "drop_rate", "alpha"),
-        *("memory_efficient", "aux_logits", "transform_input", "init_weights"),
-    }
-)
+SHAPE_OPTIONS = {
+    *("num_classes", "image_size", "dropout", "attention_dropout", "stochastic_depth_prob"),
+    *("width_mult", "reduced_tail", "dilated", "groups", "width_per_group", "growth_rate"),
+    *("zero_init_residual", "replace_stride_with_dilation", "bn_size", "drop_rate", "alpha"),
+    *("memory_efficient", "aux_logits", "transform_input", "init_weights"),
+}
 
 
 class Torchvision(Library):

@@ -46,12 +46,9 @@ class Transformers(Library):
     def known_options(self, name: str, options: Options) -> Options:
         try:
             return {"config": _known(name, self._class(name).config_class, _config(options))}
-        except ModuleNotFoundError:
-            raise  # it says what to install
         except ValueError as error:
-            raise ValueError(
-                f"The network {name!r} of transformers could not be built: {error}."
-            ) from None
+            text = f"The network {name!r} of transformers could not be built: {error}."
+            raise ValueError(text) from None
 
     def _class(self, name: str) -> Any:
         """Return the class of that name, if it is one of networks."""
