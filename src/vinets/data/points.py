@@ -47,7 +47,18 @@ def read_points(path: str | Path, label: str | None = None) -> Points:
         # Cells without a number become NaN here.
         values = np.array([[_number(cell) for cell in row] for row in cells], dtype=np.float64)
     width = cells.shape[1]
-    at = None if label is None else _column(path, label, header, width)
+    at = None
+    if label is not None:
+        if header is not None and label in header:
+            at = header.index(label)
+        elif label.isdecimal() and int(label) < width:
+            at = int(label)
+        else:
+            named = f"one of {reason_of(', '.join(header))}, or " if header else ""
+            raise ValueError(
+                f"The label must be {named}a number from 0 to {width - 1}, a column of {path}. "
+                f"Got {label!r} instead."
+            )
     kept = [k for k in range(width) if k != at]
     if not kept:
         raise ValueError(f"{path} holds no columns of numbers besides the label.")
@@ -55,11 +66,11 @@ def read_points(path: str | Path, label: str | None = None) -> Points:
     for row, k in np.argwhere(~np.isfinite(values[:, kept]))[:1].tolist():
         column = kept[k]
         got = reprlib.repr(cells[row, column].item()) if str(cells[row, column]) else "nothing"
-        named = shlex.quote(titles[column]) if header else column
+        word = shlex.quote(titles[column]) if header else column
         raise ValueError(
             f"{path} must hold finite numbers. Row {lines[row]}, column {column + 1} "
             f"({titles[column]}) has {got}. Drop or fill such rows, or, if the column holds "
-            f"classes, name it as the label (--label {named})."
+            f"classes, name it as the label (--label {word})."
         )
     labels = None if at is None else cells[:, at].astype(str)
     if labels is not None and (labels == "").any():
@@ -101,18 +112,6 @@ def _table(path: Path) -> tuple[list[str] | None, list[tuple[int, list[str]]]]:
                 f"{path} must have {width} cells in every row. Row {line} has {len(row)}."
             )
     return header, rows
-
-
-def _column(path: Path, label: str, header: list[str] | None, width: int) -> int:
-    if header is not None and label in header:
-        return header.index(label)
-    if label.isdecimal() and int(label) < width:
-        return int(label)
-    named = f"one of {reason_of(', '.join(header))}, or " if header else ""
-    raise ValueError(
-        f"The label must be {named}a number from 0 to {width - 1}, a column of {path}. "
-        f"Got {label!r} instead."
-    )
 
 
 def _number(cell: str) -> float | None:

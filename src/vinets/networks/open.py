@@ -95,12 +95,6 @@ def open_network(
             f"{' or '.join(pretrained.names())}, or the name of a network with its weights, "
             "which may be path/file.py:CLASS."
         )
-    return _open_by_name(name, weights, num_classes, channels)
-
-
-def _open_by_name(
-    name: str, weights: str | Path | None, num_classes: int | None, channels: int | None
-) -> NamedNetwork:
     known, saved = libraries(), pretrained.names()
     if all(library.parse(name) is None for library in known):
         plain = [one for library in known if not library.prefix for one in library.names()]
