@@ -67,7 +67,7 @@ class ResNet(nn.Module):
         blocks: Sequence[int],  # how many in each stage
         num_classes: int,
         maxpool: bool,
-        channels: int = 64,  # of the first stage
+        channels: int = 64,  # width of the first stage
         inputs: int = 3,  # channels of images
     ) -> None:
         self.arguments = _arguments(locals())
