@@ -25,7 +25,7 @@ from vinets.core.files import read_bytes
 from vinets.data.formats import DataFormat, Size
 from vinets.data.images import Augmentation, Preprocessing, image_split, read_image, read_together
 from vinets.data.npy import read_array
-from vinets.data.source import DataSplit, Pair, as_labels
+from vinets.data.source import MAX_CLASSES, DataSplit, Pair, as_labels
 
 COLUMNS, MAX_ROWS, SIDE = 25, 40, 32
 PIXELS = 3 * SIDE * SIDE
@@ -162,17 +162,9 @@ def _read_files(folder: Path, files: tuple[str, ...], layout: Layout) -> Pair:
             names = ", ".join(layout.train + layout.test)
             raise FileNotFoundError(f"{path} is missing. {layout.folder} must hold {names}.")
         read = _read_binary if path.suffix == ".bin" else _read_pickled
-        pairs.append(_in_range(path, read(path, layout.data), layout.data))
+        pairs.append(read(path, layout.data))
     images, labels = zip(*pairs, strict=True)
     return torch.cat(images).view(-1, 3, SIDE, SIDE), torch.cat(labels)
-
-
-def _in_range(path: Path, pair: Pair, name: str) -> Pair:
-    labels = pair[1]
-    if not len(labels) or int(labels.max()) >= CLASSES[name]:
-        got = int(labels.max()) if len(labels) else "none"
-        raise file_error(path, f"labels below {CLASSES[name]}", got)
-    return pair
 
 
 def _read_binary(path: Path, name: str) -> Pair:
@@ -184,21 +176,23 @@ def _read_binary(path: Path, name: str) -> Pair:
             f"Got {size:,} bytes instead. Download the archive again."
         )
     records = torch.from_numpy(np.fromfile(path, dtype=np.uint8)).view(-1, record)
-    return records[:, head:], as_labels(f"cifar ({path})", records[:, head - 1])
+    labels = as_labels(f"cifar ({path})", records[:, head - 1], below=CLASSES[name])
+    return records[:, head:], labels
 
 
 def _read_pickled(path: Path, name: str) -> Pair:
     content, key = read_pickle(path), f"{LABEL_KEYS[name]}s"
     array = content.get("data")
     data = array.values if isinstance(array, _Array) else None
-    if data is None or data.ndim != 2 or data.shape[1] != PIXELS:
+    if data is None or data.ndim != 2 or data.shape[1] != PIXELS or not len(data):
         got = type(array).__name__ if data is None else f"shape {data.shape}"
         raise file_error(path, f"'data', a uint8 array (N, {PIXELS})", got)
     labels = content.get(key)
     if not isinstance(labels, list) or not all(type(label) is int for label in labels):
         raise ValueError(f"{path} must hold '{key}', a list of integers 0..K-1.")
+    checked = as_labels(f"cifar ({path})", labels, len(data), CLASSES[name])
     # A copy, because the array is a read-only view of the bytes in the pickle.
-    return torch.from_numpy(data.copy()), as_labels(f"cifar ({path})", labels, count=len(data))
+    return torch.from_numpy(data.copy()), checked
 
 
 # --- pickles ----------------------------------------------------------------------------------
@@ -283,20 +277,20 @@ def _read_sheets(folder: Path, part: str, name: str) -> Pair:
     paths = sorted(folder.glob(f"{part}_*.webp"))
     if not paths:
         raise FileNotFoundError(f"{folder} must hold sheets {part}_000.webp and on. It has none.")
-    labels = _sheet_labels(folder, part)
+    labels = _sheet_labels(folder, part, CLASSES[name])
     images = torch.from_numpy(np.concatenate(list(read_together(_read_sheet, paths))))
     if len(labels) != len(images):
         accepted = f"one label for each of the {len(images)} images"
         raise file_error(folder / f"{part}_labels.npy", accepted, len(labels))
-    return _in_range(folder, (images, labels), name)
+    return images, labels
 
 
-def _sheet_labels(folder: Path, part: str) -> Tensor:
+def _sheet_labels(folder: Path, part: str, below: int = MAX_CLASSES) -> Tensor:
     """Read the labels (N,) of ``part``, the last of several columns, from coarse to fine."""
     path = folder / f"{part}_labels.npy"
     labels = read_array(path)
     columns = labels.ndim == 2 and labels.shape[1] > 0
-    return as_labels(f"cifar ({path})", labels[:, -1] if columns else labels)
+    return as_labels(f"cifar ({path})", labels[:, -1] if columns else labels, below=below)
 
 
 def _read_sheet(path: Path) -> Any:

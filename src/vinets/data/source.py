@@ -147,12 +147,15 @@ def require_split(owner: str, data: DataSplit) -> None:
             raise parameter_error(owner, "data", accepted, type(part).__name__, remedy)
 
 
-def as_labels(owner: str, values: Any, count: int | None = None) -> Tensor:
+def as_labels(
+    owner: str, values: Any, count: int | None = None, below: int = MAX_CLASSES
+) -> Tensor:
     """Return labels as an int64 tensor (N,) on the CPU; refuse all but integers from 0 up.
 
     There must be ``count`` of them, the number of examples, where that is known.
     """
-    accepted = "a list of integers 0..K-1, one for each example"
+    last = "K-1" if below == MAX_CLASSES else below - 1
+    accepted = f"a list of integers 0..{last}, one for each example"
     remedy = "Encode the classes as 0, 1, 2 and so on."
     try:
         if not isinstance(values, Tensor):
@@ -172,7 +175,7 @@ def as_labels(owner: str, values: Any, count: int | None = None) -> Tensor:
         accepted = f"as many as the examples ({count})"
         raise parameter_error(owner, "labels", accepted, f"{len(labels)} labels")
     low, high = (int(labels.min()), int(labels.max())) if len(labels) else (0, 0)
-    if low < 0 or high >= MAX_CLASSES:
+    if low < 0 or high >= below:
         raise parameter_error(owner, "labels", accepted, f"labels from {low} to {high}", remedy)
     return labels
 

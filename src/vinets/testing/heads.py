@@ -92,9 +92,6 @@ class HeadContract:
         """Return a batch of latents (9, C, P)."""
         return torch.randn(9, *self.shape, generator=torch.Generator().manual_seed(3))
 
-    def test_it_is_known_by_its_kind(self, head: Head) -> None:
-        assert HEADS[head.kind] is type(head) and head.label
-
     @pytest.mark.parametrize(("dtype", "close"), [(torch.float32, 2e-4), (torch.float64, 1e-10)])
     def test_latents_become_logits_which_folding_keeps(
         self, head: Head, latents: Tensor, dtype: torch.dtype, close: float
@@ -119,7 +116,8 @@ class HeadContract:
         lived(folded)
         assert torch.equal(head(latents), before)
 
-    def test_parts_sum_to_what_is_stored(self, head: Head) -> None:
+    def test_it_is_known_by_its_kind_and_its_parts(self, head: Head) -> None:
+        assert HEADS[head.kind] is type(head) and head.label
         for one in (head, head.folded()):
             assert sum(one.parts().values()) == stored(one)
 

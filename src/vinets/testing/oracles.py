@@ -220,7 +220,6 @@ class SolverContract(OracleContract):
         """Make the solver to test."""
 
     def run(self, problem: LeastSquaresBatch, **options: Any) -> Solution:
-        """Solve by the common loop."""
         return solve(problem, self.make(), **options)
 
     def _start(self, p: LeastSquaresBatch) -> Tensor:
