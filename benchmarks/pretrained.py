@@ -191,7 +191,7 @@ def _write(folder: Path, digests: Mapping[str, str], facts: Mapping[str, Any]) -
 def _uncut(weights: Path, made: Made) -> dict[str, Any]:
     """Where the uncut network comes from: its recipe, or else a file."""
     if weights.is_dir():
-        told = read_uncut(weights).training["recipe"]
+        told = read_uncut(weights).record.notes["recipe"]
         free = {name: told[name] for name in ("seed", "recorded")}  # it is the recipe with any
         if told == as_plain(replace(RECIPES[made.recipe].recipe, **free)):
             return {"weights": None}

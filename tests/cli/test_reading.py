@@ -8,7 +8,7 @@ import pytest
 
 from vinets.core.files import read_json
 from vinets.data import load_data
-from vinets.models import create_model, save_weights
+from vinets.models import create_model, normalisation_of, save_weights
 from vinets.models.libraries.timm import import_timm
 from vinets.runs.open import ImageOptions, open_with_data
 
@@ -79,14 +79,12 @@ def test_a_timm_network_is_given_images_as_timm_has_it(call, colours, tmp_path, 
 
 def test_a_processor_beside_the_weights_tells_how_images_are_normalised(colours, tmp_path):
     pytest.importorskip("transformers")
-    from vinets.models.libraries.transformers import Transformers
-
+    spec, weights = "hf:BertModel", tmp_path / "model.safetensors"
     told = {"image_mean": [0.1, 0.2, 0.3], "image_std": [0.4, 0.5, 0.6]}
     (tmp_path / "preprocessor_config.json").write_text(json.dumps(told))
-    found = Transformers().normalisation(None, tmp_path / "model.safetensors")
-    assert found == ((0.1, 0.2, 0.3), (0.4, 0.5, 0.6))
+    assert normalisation_of(spec, None, weights) == ((0.1, 0.2, 0.3), (0.4, 0.5, 0.6))
     (tmp_path / "preprocessor_config.json").write_text(json.dumps({"image_mean": "x"}))
-    assert Transformers().normalisation(None, tmp_path / "model.safetensors") is None
+    assert normalisation_of(spec, None, weights) is None
 
 
 def test_training_keeps_what_it_was_normalised_by(call, tmp_path):

@@ -358,7 +358,7 @@ def test_an_uncut_network_is_exported_too(tmp_path, onnxruntime, options, name):
     assert report.largest_difference < 1e-5
     if name == "net.onnx":
         opened = open_exported(tmp_path / name)
-        assert opened.classes == (DIGITS.test.classes if "data" in options else ())
+        assert opened.record.classes == (DIGITS.test.classes if "data" in options else ())
         images = DIGITS.test.example(9)
         torch.testing.assert_close(opened(images), whole(images).detach(), rtol=1e-4, atol=1e-4)
 
@@ -413,7 +413,7 @@ def test_an_opened_file_uses_the_threads_of_torch(net, path, onnxruntime, monkey
         torch.set_num_threads(before)
     assert started == [1, 2]
     assert (opened.runtime, opened.precision) == ("onnxruntime", "float32")
-    assert opened.inputs == net.record.inputs
+    assert opened.record.inputs == net.record.inputs
 
 
 def changed(path, change) -> None:
@@ -465,7 +465,7 @@ def any_height(model) -> None:
         (outside, "its weights lie in other files, which are not opened"),
         (outside_in_a_node, "its weights lie in other files, which are not opened"),
         (noted("classes", "{"), "notes on classes or preprocessing are broken"),
-        (noted("classes", "[1]"), "the classes are no names"),
+        (noted("classes", "[1]"), "must be a text"),
         (noted("preprocessing", "[]"), "notes on classes or preprocessing are broken"),
         (unknown_operator, "Surprise"),
         (any_height, "has axes of no size"),

@@ -34,10 +34,11 @@ from vinets.ideals.abm import ABM
 from vinets.ideals.vca import VCA
 from vinets.latent.collect import collect
 from vinets.models import digits_cnn, load_weights, save_weights, source_of
+from vinets.models.facts import Record
 from vinets.models.records import sketch
 from vinets.networks import CutNetwork
 from vinets.networks.build import baselines, build
-from vinets.networks.files import UncutNetwork, read_uncut, write_uncut
+from vinets.networks.files import read_uncut, write_uncut
 from vinets.paper.page import read_results, results_page
 from vinets.report.html import html
 from vinets.runs.store import Store
@@ -165,12 +166,10 @@ def _networks(top: Path) -> Iterator[Reader]:
         folder, share = top / f"network, {kind}", 0.5 if kind in ("vanishing", "local") else 0.1
         network.save_pretrained(folder)
         yield Reader(folder, saved, CutNetwork.from_pretrained, share)
-    source = source_of(model)
-    assert source is not None
     inputs = {"": {"shape": [1, 8, 8], "dtype": "float32"}}
     reading, classes = Preprocessing(1, (8, 8), (0.5,), (0.5,)), tuple("0123456789")
-    uncut = UncutNetwork(model, source, inputs, classes, reading, {"a": 1})
-    write_uncut(top / "uncut network", uncut)
+    record = Record("", inputs, source_of(model), classes, reading.to_dict(), {"a": 1})
+    write_uncut(top / "uncut network", model, record)
     files = {"network.json": m.json_file, "weights.safetensors": m.tensor_file}
     yield Reader(top / "uncut network", files, read_uncut, share=0.5)
     save_weights(model, top / "weights" / "w.safetensors")

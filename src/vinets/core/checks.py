@@ -32,6 +32,17 @@ def parameter_error(owner: str, name: str, accepted: str, got: Any, remedy: str 
     return ValueError(text.rstrip())
 
 
+def file_error(path: object, accepted: str, got: Any, remedy: str = "") -> ValueError:
+    """Build the error for a file or folder that holds something else than it should.
+
+    Examples
+    --------
+    >>> print(file_error("X.npy", "labels below 10", 12))
+    X.npy must hold labels below 10. Got 12 instead.
+    """
+    return ValueError(f"{path} must hold {accepted}. Got {got} instead. {remedy}".rstrip())
+
+
 def bounded_float(
     owner: str, name: str, value: Any, low: float, high: float, *, remedy: str = ""
 ) -> float:

@@ -11,7 +11,8 @@ import difflib
 import linecache
 import math
 import weakref
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Set
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, TypeAlias, cast
@@ -51,24 +52,14 @@ def paper_convolutions(name: str, module: nn.Module) -> bool:
 def share_removed(
     model: nn.Module, truncated: nn.Module, counted: LayerFilter = all_convolutions
 ) -> float:
-    """Return the share of counted layers of ``model`` that ``truncated`` lacks, in [0, 1].
-
-    Examples
-    --------
-    >>> from vinets.models import resnet18
-    >>> model = resnet18(10)
-    >>> part = truncate(model, "layer4.0.bn1")
-    >>> f"{share_removed(model, part):.1%}, {share_removed(model, part, paper_convolutions):.1%}"
-    '20.0%, 26.7%'
-    """
+    """Return the share of counted layers of ``model`` that ``truncated`` lacks, in [0, 1]."""
     part = truncated.model if isinstance(truncated, StoppedNetwork) else truncated
-    every = [name for name, module in model.named_modules() if counted(name, module)]
-    kept = {name for name, module in part.named_modules() if counted(name, module)}
+    every, kept = ({n for n, m in net.named_modules() if counted(n, m)} for net in (model, part))
     return _share_outside(every, kept)
 
 
-def _share_outside(names: Collection[str], kept: Collection[str]) -> float:
-    return 1 - sum(name in kept for name in names) / len(names) if names else 0.0
+def _share_outside(names: Set[str], kept: Set[str]) -> float:
+    return 1 - len(names & kept) / len(names) if names else 0.0
 
 
 @dataclass(frozen=True)
@@ -100,7 +91,7 @@ def cut_points(model: nn.Module, example: Inputs) -> list[CutPoint]:
     shapes, macs = _shapes(model, example)
     needed = _needed(model, list(macs))
     layers = {name: model.get_submodule(name) for name in macs}
-    every = [name for name, layer in layers.items() if all_convolutions(name, layer)]
+    every = {name for name, layer in layers.items() if all_convolutions(name, layer)}
     points = []
     for index, (name, shape) in enumerate(shapes.items()):
         # A block needs what the layers in it need; it is a layer itself, or a prefix of theirs.
@@ -116,16 +107,10 @@ def cut_points(model: nn.Module, example: Inputs) -> list[CutPoint]:
 def truncate(model: nn.Module, cut: str | int, example: Inputs | None = None) -> nn.Module:
     """Return the network up to and including the module ``cut``, in eval mode.
 
-    The network that is given is not changed; the result shares its parameters.
-
-    Parameters
-    ----------
-    cut : str or int
-        A module name such as ``"layer3.1.bn1"``; an index into :func:`cut_points`; or the share of
-        convolutional layers to remove, such as ``"50%"``.
-    example : Tensor, mapping of Tensor or None, default=None
-        A batch of inputs, needed for an index or a share, and to find out what a network that
-        does not trace leaves unused.
+    The network that is given is not changed; the result shares its parameters. The cut is a module
+    name such as ``"layer3.1.bn1"``; an index into :func:`cut_points`; or the share of convolutional
+    layers to remove, such as ``"50%"``. An index and a share need an ``example``, a batch of
+    inputs; it also tells what a network that does not trace leaves unused.
     """
     name = resolve_cut(model, cut, example)
     model = _twin(model)  # which is in eval mode, because traces keep the mode
@@ -136,8 +121,7 @@ def truncate(model: nn.Module, cut: str | int, example: Inputs | None = None) ->
     if node is None:
         raise parameter_error("truncate", "cut", "a module that the forward pass calls", cut)
     # With the cut as the output, all that runs behind it is dead code; its modules are left out.
-    (output,) = (n for n in graph.nodes if n.op == "output")
-    output.args = (node,)
+    graph.output_node().args = (node,)
     graph.eliminate_dead_code()
     return TracedNetwork(model, graph).eval()
 
@@ -183,21 +167,17 @@ class _CutReached(Exception):
     """Ends a forward pass, and carries the output of the module at the cut."""
 
 
-class _Tracer(fx.Tracer):
-    keep = ""  # the name of a module that stays whole
-
-    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
-        kept = module_qualified_name == self.keep
-        return kept or super().is_leaf_module(m, module_qualified_name)
-
-
 def _trace(model: nn.Module, keep: str = "") -> fx.Graph | None:
-    tracer = _Tracer()
-    tracer.keep = keep
+    """Trace a network, a module of which stays whole; None where that cannot be done."""
+
+    class Tracer(fx.Tracer):
+        def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
+            return module_qualified_name == keep or super().is_leaf_module(m, module_qualified_name)
+
     # Besides its own error, fx raises what a network makes of stand-ins for tensors. The network
     # itself has done nothing wrong yet, and can run untraced.
     try:
-        graph = tracer.trace(model)
+        graph = Tracer().trace(model)
     except (fx.proxy.TraceError, TypeError, AttributeError, RuntimeError, ValueError):
         return None
     graph.owning_module = cast(Any, model)  # which has its modules
@@ -207,8 +187,7 @@ def _trace(model: nn.Module, keep: str = "") -> fx.Graph | None:
 def _used(model: nn.Module, name: str, example: Inputs) -> nn.Module:
     """Copy ``model``, sharing its tensors, without modules that run behind ``name``.
 
-    Return ``model`` as it is if the copy then computes something else, or misses a
-    module that is read without being called: its weights, or the length of a list.
+    It is returned as it is if the copy misses a module that is read without being called.
     """
     copy = _twin(model)
     called: set[nn.Module] = set()
@@ -229,7 +208,10 @@ def _used(model: nn.Module, name: str, example: Inputs) -> nn.Module:
             after = call(StoppedNetwork(copy, name), example)
     except (AttributeError, TypeError):  # what reading from an Identity raises, and nothing else
         return model
-    return copy if _equal(before, after) else model
+    with suppress(AssertionError, TypeError):  # TypeError: outputs that are no numbers
+        torch.testing.assert_close(after, before, rtol=0, atol=0)
+        return copy
+    return model
 
 
 def _twin(model: nn.Module) -> nn.Module:
@@ -237,16 +219,6 @@ def _twin(model: nn.Module) -> nn.Module:
     # The tensors stay the same memory, because deepcopy takes its memo for copied already.
     shared = {id(t): t for t in (*model.parameters(), *model.buffers())}
     return deepcopy(model, shared).eval()
-
-
-def _equal(a: Any, b: Any) -> bool:
-    if isinstance(a, Tensor):
-        return isinstance(b, Tensor) and torch.equal(a, b)
-    if isinstance(a, Mapping):
-        return isinstance(b, Mapping) and all(_equal(a[k], b.get(k)) for k in a)
-    if isinstance(a, tuple | list):
-        return len(a) == len(b) and all(map(_equal, a, b))
-    return bool(a == b)
 
 
 def resolve_cut(model: nn.Module, cut: str | int, example: Inputs | None = None) -> str:
@@ -257,10 +229,7 @@ def resolve_cut(model: nn.Module, cut: str | int, example: Inputs | None = None)
             return cut
         near = difflib.get_close_matches(cut, names, n=3, cutoff=0.3)
         near = near or names[:: max(1, len(names) // 3)][:3]
-        hint = (
-            f"The nearest names are {', '.join(near)}; vinets cuts, or cut_points(model, example), "
-            "lists all."
-        )
+        hint = f"The nearest names are {', '.join(near)}; vinets cuts, or cut_points(), lists all."
         raise parameter_error("truncate", "cut", "the name of a module", cut, hint)
     if example is None:
         raise ValueError(f"cut={cut!r} needs an example batch: pass truncate(..., example=batch).")
@@ -285,7 +254,6 @@ def _shapes(model: nn.Module, example: Inputs) -> tuple[dict[str, tuple[int, ...
     shapes: dict[str, tuple[int, ...]] = {}
     macs: dict[str, int] = {}
     outputs: list[Tensor] = []  # kept alive, so that identity means the same cut
-
     names = {module: name for name, module in model.named_modules() if name}
 
     def watch(module: nn.Module, args: Any, output: Any) -> None:
@@ -293,12 +261,9 @@ def _shapes(model: nn.Module, example: Inputs) -> tuple[dict[str, tuple[int, ...
         if not name or name in shapes or not isinstance(output, Tensor):
             return
         if not any(module.children()):
-            per_value = 0
-            if isinstance(module, CONVOLUTIONS):
-                per_value = module.weight[0].numel()
-            elif isinstance(module, nn.Linear):
-                per_value = module.in_features
-            macs[name] = per_value * output[0].numel()
+            macs[name] = 0
+            if isinstance(module, (*CONVOLUTIONS, nn.Linear)):
+                macs[name] = module.weight[0].numel() * output[0].numel()
         elif any(output is known for known in outputs):
             return  # the last layer of the block is this cut already
         shapes[name] = tuple(output.shape[1:])
@@ -311,8 +276,6 @@ def _shapes(model: nn.Module, example: Inputs) -> tuple[dict[str, tuple[int, ...
 
 def _needed(model: nn.Module, order: list[str]) -> dict[str, frozenset[str]]:
     """Find the leaf modules that the output of each one depends on, itself included."""
-    # A module that no graph shows is taken to need whatever ran before it.
-    needed = {name: frozenset(order[: i + 1]) for i, name in enumerate(order)}
     graph = _trace(model)
     before: dict[fx.Node, frozenset[str]] = {}
     known: dict[str, frozenset[str]] = {}
@@ -321,4 +284,5 @@ def _needed(model: nn.Module, order: list[str]) -> dict[str, frozenset[str]]:
         if node.op == "call_module":
             before[node] |= {str(node.target)}
             known.setdefault(str(node.target), before[node])  # a cut is at the first call
-    return {name: known.get(name, ran) for name, ran in needed.items()}
+    # A module that no graph shows is taken to need whatever ran before it.
+    return {name: known.get(name, frozenset(order[: i + 1])) for i, name in enumerate(order)}

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import copy
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, cast
 
 from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_pre_hook
 
 from vinets.algebra.polynomial import Polynomial
-from vinets.core.device import Inputs, call, device_of, evaluating
+from vinets.core.device import call, device_of, evaluating
 from vinets.heads import DistanceHead, Head, PolynomialHead
 from vinets.heads.class_distances import ClassDistances
 from vinets.latent.reader import LatentReader
@@ -58,7 +58,16 @@ class CutNetwork(nn.Module):
         cut change with it. Statistics of batch normalisation move in training mode if ``norms``.
         """
         self.backbone = copy.deepcopy(self.backbone)
-        order = _called(self.backbone, example_inputs(self.record.inputs, 2, device_of(self)))
+        names = {m: name for name, m in self.backbone.named_modules() if not any(m.children())}
+        called: dict[nn.Module, str] = {}  # in the order of a forward pass
+
+        def watch(module: nn.Module, _: object) -> None:
+            if module in names:
+                called.setdefault(module, names[module])
+
+        with evaluating(self.backbone), register_module_forward_pre_hook(watch):
+            call(self.backbone, example_inputs(self.record.inputs, 2, device_of(self)))
+        order = [(name, module) for module, name in called.items()]
         weighted = [i for i, (_, module) in enumerate(order) if isinstance(module, WEIGHTED)]
         if layers is None or layers >= len(weighted):
             chosen = order
@@ -101,8 +110,7 @@ class CutNetwork(nn.Module):
                 "This network knows no distances to its classes. Fit them with "
                 "vinets.attach_distances(network, train_data)."
             )
-        values: Tensor = distances(self.latents(x, **named).mean(-1))
-        return values
+        return cast(Tensor, distances(self.latents(x, **named).mean(-1)))
 
     def folded(self) -> Self:
         """Return the network for inference, statistics of training folded into coefficients.
@@ -133,7 +141,7 @@ class CutNetwork(nn.Module):
         """Read what :meth:`save_pretrained` wrote, or a network of the package by its name.
 
         Where the class of the uncut network is the user's own, pass one as ``backbone``; its
-        weights do not matter. The names are those of :func:`vinets.pretrained.names`.
+        weights do not matter.
 
         Examples
         --------
@@ -168,20 +176,6 @@ class VINet(CutNetwork):
         """
         assert isinstance(self.head, PolynomialHead)  # the heads of class ideals are such heads
         return self.head.polynomials.polynomials(label)
-
-
-def _called(network: nn.Module, inputs: Inputs) -> list[tuple[str, nn.Module]]:
-    """Return modules without children by name, in the order in which a forward pass calls them."""
-    names = {module: name for name, module in network.named_modules() if not any(module.children())}
-    called: dict[str, nn.Module] = {}
-
-    def watch(module: nn.Module, _: object) -> None:
-        if module in names:
-            called.setdefault(names[module], module)
-
-    with evaluating(network), register_module_forward_pre_hook(watch):
-        call(network, inputs)
-    return list(called.items())
 
 
 def network_of(backbone: nn.Module, reader: LatentReader, head: Head, record: Record) -> CutNetwork:
