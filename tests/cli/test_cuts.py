@@ -9,7 +9,7 @@ from vinets.search.space import choose_cuts
 
 def test_cuts_are_those_of_the_library_and_presets_are_marked(call):
     result = call("cuts", "resnet18", "--shape", "3,32,32", "--json").json()
-    points = cut_points(resnet18(), torch.zeros(1, 3, 32, 32))
+    points = cut_points(resnet18(), torch.zeros(1, 3, 32, 32), every=True)
     assert [p["name"] for p in result["points"]] == [p.name for p in points]
     assert [p["macs"] for p in result["points"]] == [p.macs for p in points]
     cuts = {name: cut for name, (network, cut) in PRESETS.items() if network == "resnet18"}
@@ -34,7 +34,7 @@ def test_by_default_few_cuts_are_shown_and_all_on_demand(call):
     few, every = (
         call("cuts", "resnet18", "--shape", "3,32,32", *more).out for more in ([], ["--all"])
     )
-    points = cut_points(resnet18(), torch.zeros(1, 3, 32, 32))
+    points = cut_points(resnet18(), torch.zeros(1, 3, 32, 32), every=True)
     shown = [p.name for p in points if f" {p.name} " in few]
     tried = {p.name for p in choose_cuts(points, sum(p.numel() for p in resnet18().parameters()))}
     paper = {cut for network, cut in PRESETS.values() if network == "resnet18"}

@@ -43,8 +43,9 @@ def cuts(
 ) -> None:
     """List where to cut a network, from its input to its output.
 
-    Shown are the cuts that vinets compress tries, which differ in what they cost, and those of the
-    paper, marked with the name of their preset; --all shows every one, many of which hardly differ.
+    Shown are the cuts that vinets compress tries, which all paths from the inputs to the logits
+    pass, and those of the paper, marked with the name of their preset; --all shows every one. A
+    cut that some paths do not pass, such as one in a residual block, leaves out what they carry.
     Shape is that of the latents; parameters and multiply-adds (MACs) are those that the cut
     network still needs; removed is the share of convolutions that the cut takes away.
 
@@ -63,7 +64,7 @@ def cuts(
     opened, example, _ = open_uncut(model, data, shape, weights=weights)
     marks = {cut: name for name, (of, cut) in PRESETS.items() if of == opened.architecture}
     inputs = each(example, lambda tensor: tensor.to(device))
-    known = cut_points(opened.network.to(device), inputs)
+    known = cut_points(opened.network.to(device), inputs, every=True)
     points = [p for p in known if match is None or match in p.name]
     if not points:
         raise ValueError(f"No cut of {opened.name} has {match!r} in its name.")
@@ -80,10 +81,15 @@ def cuts(
         Column("parameters", format=","),
         Column("macs", "MACs", ","),
         Column("removed", format=".0%"),
+        Column("main", "all paths"),
         *([Column("preset")] if marks else []),
     )
     rows = tuple(
-        Row(asdict(p) | {"shape": "×".join(map(str, p.shape)), "preset": marks.get(p.name, "")})
+        Row(
+            asdict(p)
+            | {"shape": "×".join(map(str, p.shape)), "preset": marks.get(p.name, "")}
+            | {"main": "yes" if p.main else "no"}
+        )
         for p in points
     )
     shown = show(common, facts, Table("cuts", "Cuts, from the input to the output", columns, rows))
