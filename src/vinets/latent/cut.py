@@ -200,6 +200,11 @@ def truncate(model: nn.Module, cut: str | int, example: Inputs | None = None) ->
                 graph.erase_node(behind)
         graph.eliminate_dead_code()
         traced = TracedNetwork(model, graph).eval()
+        # Buffers that a graph reads would be saved, also where those of the network are not.
+        for above, module in traced.named_modules():
+            for name in model.get_submodule(above)._non_persistent_buffers_set:
+                if name in module._buffers:
+                    module._non_persistent_buffers_set.add(name)
         if example is None or _same(stopped, traced, example):
             return traced
     return stopped if example is None else _used(stopped, example)
