@@ -229,18 +229,16 @@ def changed_options(trial: Trial, start: Trial) -> list[str]:
 def choose_cuts(points: Sequence[CutPoint], parameters: int, most: int = 10) -> list[CutPoint]:
     """Return at most ``most`` cuts that differ in what they cost, in the order of the network.
 
-    Of neighbours with the same operations the last is taken, which is behind the norm, the
-    activation or the sum of a block. Where there are too many, those are left that are spread most
-    evenly over what is counted: operations, and the logarithm of parameters with a small head.
+    All paths of the network pass them, and they lie at the ends of blocks. Of neighbours with the
+    same operations the last is taken, which is behind the norm or the activation. Where there are
+    too many, those are left that are spread most evenly over what is counted: operations, and the
+    logarithm of parameters with a small head.
     """
     macs = max((point.macs for point in points), default=0)
     by_macs: dict[int, CutPoint] = {}
-    before = 0
     for point in points:
         saves = point.parameters < MAX_SHARE * parameters or point.macs < MAX_SHARE * macs
-        on_branch = point.macs < before  # next to what came before, and not behind it
-        before = max(before, point.macs)
-        if point.macs and saves and not on_branch and point.parameters <= parameters:
+        if point.main and not point.inside and point.macs and saves:
             by_macs[point.macs] = point
     rest = list(by_macs.values())
     if len(rest) <= most:
