@@ -42,10 +42,13 @@ class Domain:
 def option(default: Any, domain: Domain, help: str, **more: Any) -> Any:
     """Return a field of an :class:`Options` class; ``help`` is one line, for a reader of any page.
 
-    There may be ``more``: ``flag``, its name on the command line if that is not the field's, and
-    ``short`` ones; ``panel``, where that is not the class's; ``shown``, the default in words, None
-    to say nothing; ``result=False`` for options that change no result, only how it is computed.
+    A default of None belongs to the values, too. There may be ``more``: ``flag``, its name on the
+    command line if that is not the field's, and ``short`` ones; ``panel``, where that is not the
+    class's; ``shown``, the default in words, None to say nothing; ``result=False`` for options that
+    change no result, only how it is computed.
     """
+    if default is None and not domain.holds(None):
+        domain = optional(domain)
     return field(default=default, metadata={"domain": domain, "help": help, **more})
 
 
