@@ -7,7 +7,7 @@ import logging
 import os
 import tempfile
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -28,17 +28,14 @@ from vinets.networks.formats import (
     EXPORT_FORMATS,
     ExportFormat,
     Network,
-    Runner,
     WholeNetwork,
     suffixes,
 )
 from vinets.networks.network import CutNetwork
 from vinets.networks.seen import refuse_seen
 
-TOLERANCE = (
-    1e-4  # share of the largest logit; float32 in another order of summation stays far below
-)
-LOGGERS = ("torch.export", "torch.onnx", "onnxscript", "onnx_ir", "root")  # the last: onnxruntime's
+# Share of the largest logit; float32 in another order of summation stays far below.
+TOLERANCE = 1e-4
 TESTED_AT_ONCE = 256
 CALIBRATED_AT_ONCE = 32
 
@@ -97,14 +94,14 @@ def export_network(
         suffix, ``.onnx`` or ``.pt2``. ``opset``, the version of the ONNX operators.
         ``most_lost``, points of accuracy that the file may lose, 1. ``calibration``, how many
         training examples, drawn by ``seed``, ``"onnx-int8"`` takes the ranges of values from, 256.
-    data : DataSplit or None, default=None
+    data : DataSplit or None
         File and network are compared on its test part; formats that round need it.
-    example : Tensor, dict of Tensor or None, default=None
+    example : Tensor, dict of Tensor or None
         A batch of inputs of an uncut network, where there is no data.
-    batch_sizes : sequence of int, default=(1, 2, 7)
+    batch_sizes : sequence of int
         Batches on which the logits of file and network are compared: random ones, or test examples
         where the format rounds.
-    device : str, default="cpu"
+    device : str
         Where the network runs for the comparison; the file runs on the CPU.
     """
     target = Path(path)
@@ -133,15 +130,20 @@ def export_network(
             version = kind.write(plain, written, exporting.opset)
             run = kind.runner(written)
             reference = plain if str(device) == "cpu" else copy.deepcopy(plain).to(device)
-            differences = []
-            for size in sizes:
-                if exact or data is None:
-                    batch = _random(plain, size, seed)
-                else:
-                    batch = data.test.example(size)
-                differences.append(_difference(reference, run, batch, device))
+
+            @torch.no_grad()
+            def both(inputs: Inputs) -> tuple[Tensor, Tensor]:
+                """Return the logits of the file and of the network."""
+                expected = call(reference, each(inputs, lambda tensor: tensor.to(device))).cpu()
+                return run(tuple(tensors_of(inputs))), expected
+
+            compared = [
+                _random(plain, size, seed) if exact or data is None else data.test.example(size)
+                for size in sizes
+            ]
+            differences = [_difference(*both(one)) for one in compared]
             difference = float(torch.tensor(differences, dtype=torch.float64).max())  # NaN wins
-            tested = (0, None, None) if data is None else _tested(reference, run, data.test, device)
+            tested = (0, None, None) if data is None else _tested(both, data.test)
         except Exception as error:  # exporters raise whatever comes to their minds
             cause: BaseException = error
             while cause.__cause__ is not None:  # exporters wrap what went wrong in advice
@@ -156,7 +158,7 @@ def export_network(
                 f"logit, more than {TOLERANCE:g}. Nothing was written."
             )
         _, accuracy, expected = tested
-        lost = 0.0 if accuracy is None or expected is None else 100 * (expected - accuracy)
+        lost = 100 * ((expected or 0) - (accuracy or 0))  # both are None without data
         if lost > exporting.most_lost + 1e-9:  # the difference of two shares is rounded
             raise ValueError(
                 f"{kind.title} is right on {accuracy:.2%} of the test examples and the network on "
@@ -213,15 +215,13 @@ def _network(network: nn.Module, data: DataSplit | None, example: Inputs | None)
     return WholeNetwork(network, record)
 
 
-@torch.no_grad()
 def _tested(
-    network: Network, run: Runner, source: Source, device: torch.device | str
+    both: Callable[[Inputs], tuple[Tensor, Tensor]], source: Source
 ) -> tuple[int, float | None, float | None]:
     """Count the examples, and return how often the file and the network are right."""
     right = torch.zeros(2, dtype=torch.int64)
     for inputs, labels in source.batches(TESTED_AT_ONCE):
-        expected = call(network, each(inputs, lambda tensor: tensor.to(device))).cpu()
-        for index, logits in enumerate((run(tuple(tensors_of(inputs))), expected)):
+        for index, logits in enumerate(both(inputs)):
             # where one logit is NaN there is no answer, and none is counted as right
             answered = logits.isfinite().all(1)
             right[index] += ((logits.argmax(1) == labels) & answered).sum()
@@ -244,11 +244,8 @@ def _random(network: Network, size: int, seed: int) -> Inputs:
     return each(example_inputs(network.record.inputs, batch=size), drawn)
 
 
-@torch.no_grad()
-def _difference(network: Network, run: Runner, inputs: Inputs, device: torch.device | str) -> float:
+def _difference(got: Tensor, expected: Tensor) -> float:
     """Return the largest difference of the logits on a batch, relative to the largest logit."""
-    expected = call(network, each(inputs, lambda tensor: tensor.to(device))).cpu()
-    got = run(tuple(tensors_of(inputs)))
     if got.shape != expected.shape:
         raise ValueError(f"its logits have shape {tuple(got.shape)}, not {tuple(expected.shape)}")
     scale = expected.abs().max().clamp_min(torch.finfo(expected.dtype).tiny)
@@ -258,12 +255,10 @@ def _difference(network: Network, run: Runner, inputs: Inputs, device: torch.dev
 @contextmanager
 def _quiet() -> Iterator[None]:
     """Silence warnings and messages of the exporters, because what matters is checked."""
-    levels = {logger: logger.level for logger in map(logging.getLogger, LOGGERS)}
-    for logger in levels:
-        logger.setLevel(logging.CRITICAL)
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
     try:
         with warnings.catch_warnings(action="ignore"):
             yield
     finally:
-        for logger, level in levels.items():
-            logger.setLevel(level)
+        logging.disable(before)

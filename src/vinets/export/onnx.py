@@ -67,8 +67,8 @@ class Onnx(ExportFormat):
                 raise ValueError("its weights lie in other files, which are not opened")
             return ExportedNetwork(
                 "onnxruntime",
-                _precision(onnx, model),
-                _inputs(onnx, model),
+                _precision(onnx, model.graph),
+                _inputs(onnx, model.graph),
                 {one.key: one.value for one in model.metadata_props},
                 len(content),
                 lambda threads: _session(content, threads),
@@ -185,30 +185,26 @@ def _forget_origin(model: Any) -> None:
 
 def _messages(message: Any) -> Iterator[Any]:
     """Give a protobuf message and all inside of it."""
-    waiting = [message]
-    while waiting:
-        one = waiting.pop()
-        yield one
-        for field, value in one.ListFields():
-            if field.message_type is not None:
-                waiting.extend([value] if hasattr(value, "ListFields") else value)
+    yield message
+    for field, value in message.ListFields():
+        if field.message_type is not None:
+            for one in [value] if hasattr(value, "ListFields") else value:
+                yield from _messages(one)
 
 
-def _precision(onnx: Any, model: Any) -> str:
+def _precision(onnx: Any, graph: Any) -> str:
     """Return the numbers in which most of the file computes."""
-    if any(node.op_type == "DequantizeLinear" for node in model.graph.node):
+    if any(node.op_type == "DequantizeLinear" for node in graph.node):
         return "int8"
-    kinds = {tensor.data_type for tensor in model.graph.initializer if len(tensor.dims)}
+    kinds = {tensor.data_type for tensor in graph.initializer if len(tensor.dims)}
     return "float16" if onnx.TensorProto.FLOAT16 in kinds else "float32"
 
 
-def _inputs(onnx: Any, model: Any) -> dict[str, Any]:
+def _inputs(onnx: Any, graph: Any) -> dict[str, Any]:
     """Return shapes without the batch and dtypes, as a network's record has them."""
-    constants = {tensor.name for tensor in model.graph.initializer}
+    constants = {tensor.name for tensor in graph.initializer}
     inputs = {}
-    for value in model.graph.input:
-        if value.name in constants:
-            continue
+    for value in (one for one in graph.input if one.name not in constants):
         kind = value.type.tensor_type
         shape = [dim.dim_value for dim in kind.shape.dim][1:]
         if not all(shape) or not kind.shape.dim:
