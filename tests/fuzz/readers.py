@@ -6,6 +6,7 @@ import gzip
 import importlib.util
 import io
 import pickle
+import shutil
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -21,24 +22,19 @@ import torch
 from torch.optim import SGD
 
 from fuzz import mutations as m
-from vinets.algebra.polynomials import PolynomialSet
 from vinets.cli.parameters import apply_run_file, write_run
 from vinets.core.files import read_json, write_json
 from vinets.core.plain import as_plain, from_plain
-from vinets.data import cifar, digits, idx_folder, npy_pair
-from vinets.data.images import Preprocessing, read_image
+from vinets.data import cifar, idx_folder, npy_pair
+from vinets.data.images import read_image
 from vinets.data.points import read_points
 from vinets.data.texts import text_folder
-from vinets.heads import LocalOptions
 from vinets.ideals.abm import ABM
 from vinets.ideals.vca import VCA
-from vinets.latent.collect import collect
-from vinets.models import digits_cnn, load_weights, save_weights, source_of
-from vinets.models.facts import Record
+from vinets.models import digits_cnn, load_weights, save_weights
 from vinets.models.records import sketch
 from vinets.networks import CutNetwork
-from vinets.networks.build import baselines, build
-from vinets.networks.files import read_uncut, write_uncut
+from vinets.networks.files import read_uncut
 from vinets.paper.page import read_results, results_page
 from vinets.report.html import html
 from vinets.runs.store import Store
@@ -47,6 +43,7 @@ from vinets.search.cost import CostTable
 from vinets.training.checkpoint import Checkpoint, Epoch, read_checkpoint, write_checkpoint
 
 COMMITTED = Path(__file__).parents[2] / "benchmarks" / "results" / "paper"  # good files, too
+SAVED = Path(__file__).parents[1] / "golden" / "0.2" / "networks"
 
 
 @dataclass(frozen=True)
@@ -66,10 +63,8 @@ class Reader:
 def readers(top: Path, libraries: bool = False) -> Iterator[Reader]:
     """Write the good files below ``top``; records of other libraries, which are slow, if asked."""
     torch.manual_seed(0)
-    yield from _algebra(top)
-    yield from _data(top)
-    yield from _networks(top)
-    yield from _runs(top)
+    for group in (_algebra, _data, _networks, _runs):
+        yield from group(top)
     yield from _records(top, libraries)
 
 
@@ -87,16 +82,13 @@ def _algebra(top: Path) -> Iterator[Reader]:
     for name, kind in (("polynomials", ABM), ("compositions", VCA)):
         generators = kind(psi=0.01).fit(points).generators_
         generators.save(top / name / "p.safetensors")
-        use = partial(_use_generators, type(generators))
+
+        def use(folder: Path, load: Any = generators.load) -> None:
+            loaded = load(folder / "p.safetensors")
+            repr(loaded), str(loaded)
+            loaded.evaluate(np.zeros((2, loaded.n_variables)))
+
         yield Reader(top / name, {"p.safetensors": m.tensor_file}, use)
-
-
-def _use_generators(kind: Any, folder: Path) -> None:
-    loaded = kind.load(folder / "p.safetensors")
-    repr(loaded)
-    if isinstance(loaded, PolynomialSet):
-        str(loaded)
-    loaded.evaluate(np.zeros((2, loaded.n_variables)))
 
 
 def _data(top: Path) -> Iterator[Reader]:
@@ -155,23 +147,18 @@ def _cifar(top: Path, rng: np.random.Generator) -> Iterator[Reader]:
 
 
 def _networks(top: Path) -> Iterator[Reader]:
-    model, data = digits_cnn(), digits()
-    latents = collect(model, data.train, "relu3", per_class=12, progress=None)
-    saved = {"config.json": m.json_file, "model.safetensors": m.tensor_file}
-    small: dict[str, Any] = {"components": 4, "keep": 2, "monomials": 8}
-    networks = baselines(latents, "local", LocalOptions(**small))
-    for head in ("vanishing", "local"):
-        networks[head] = build(latents, head=head, progress=None, **small)[0]
-    for kind, network in networks.items():
-        folder, share = top / f"network, {kind}", 0.5 if kind in ("vanishing", "local") else 0.1
-        network.save_pretrained(folder)
-        yield Reader(folder, saved, CutNetwork.from_pretrained, share)
-    inputs = {"": {"shape": [1, 8, 8], "dtype": "float32"}}
-    reading, classes = Preprocessing(1, (8, 8), (0.5,), (0.5,)), tuple("0123456789")
-    record = Record("", inputs, source_of(model), classes, reading.to_dict(), {"a": 1})
-    write_uncut(top / "uncut network", model, record)
-    files = {"network.json": m.json_file, "weights.safetensors": m.tensor_file}
-    yield Reader(top / "uncut network", files, read_uncut, share=0.5)
+    """Take the networks that the golden tests open, and weights and a file of ONNX."""
+    for golden in sorted(SAVED.iterdir()):
+        folder = top / f"network, {golden.name}"
+        if golden.name == "uncut":
+            files = {"network.json": m.json_file, "weights.safetensors": m.tensor_file}
+            yield Reader(shutil.copytree(golden, folder), files, read_uncut, share=0.5)
+        elif not golden.name.endswith("-folded"):
+            files = {"config.json": m.json_file, "model.safetensors": m.tensor_file}
+            share = 0.5 if golden.name in ("vanishing", "local") else 0.05
+            shutil.copytree(golden, folder)
+            yield Reader(folder, files, CutNetwork.from_pretrained, share)
+    model = digits_cnn()
     save_weights(model, top / "weights" / "w.safetensors")
     weights = {"w.safetensors": m.tensor_file}
     yield Reader(top / "weights", weights, lambda f: load_weights(model, f / "w.safetensors"))
@@ -230,24 +217,18 @@ def _runs(top: Path) -> Iterator[Reader]:
     Store(_filled(top / "store")).reserve({"a": {"cut": "x"}}, {})
     reserved = {"store.json": m.json_file}
     yield Reader(top / "store", reserved, lambda f: Store(f).reserve({"a": {"cut": "x"}}, {}))
-    known = CostTable(costs={"uncut": Cost(100, 0.5)}, diverged={"t": "nan"})
-    write_json(top / "search" / "search.json", as_plain(known))
+    write_json(top / "search" / "search.json", as_plain(CostTable({"uncut": Cost(100, 0.5)})))
     yield Reader(
         top / "search",
         {"search.json": m.json_file},
-        lambda f: from_plain(CostTable, read_json(f / "search.json"), str(f / "search.json")),
+        lambda f: from_plain(CostTable, read_json(f / "search.json"), str(f)),
     )
-    options = [
-        SimpleNamespace(name=f"--{name}", children=(), tokens=["given"])
-        for name in ("data", "budget", "epochs")
-    ]
+    names = ("--data", "--budget", "--epochs")
+    options = [SimpleNamespace(name=name, children=(), tokens=["given"]) for name in names]
     values = {"data": "digits", "budget": ["drop=1"], "epochs": 2}
-    write_run(_filled(top / "run"), "compress", values, "1")
-    yield Reader(
-        top / "run",
-        {"run.toml": m.line_file},
-        lambda f: apply_run_file(str(f / "run.toml"), "compress", options),
-    )
+    file = write_run(_filled(top / "run"), "compress", values, "1").name
+    run = partial(apply_run_file, command="compress", arguments=options)
+    yield Reader(top / "run", {file: m.line_file}, lambda f: run(str(f / file)))
 
 
 def _records(top: Path, libraries: bool) -> Iterator[Reader]:
