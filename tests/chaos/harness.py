@@ -13,16 +13,42 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
+from typing import NamedTuple
 
 import torch
 
-from chaos.commands import BASE, COMMANDS, Command
 from chaos.compare import differences
 from chaos.process import Process, kill, start
 
 MAX_SECONDS = 180.0  # until a command counts as hanging
 LINGER_SECONDS = 60.0  # that processes may outlive the one that started them; they may just import
 LARGE_DISK = 256  # megabytes
+
+BUILD = (
+    "--data digits --cut relu3 --per-class 40 --components 8 --keep 4 "
+    "--monomials 32 --max-degree 2 --epochs 2 --seconds 0.01 --repeats 2 --batch 16 "
+    "--baselines --views 1"
+)
+COMPRESS = "--data digits --budget params=30% --limit 300 --cuts 1 --epochs 2 --no-int8"
+PAPER = "fig-monomials table-choices --on digits --quick --seeds 1 --json"
+
+
+class Command(NamedTuple):
+    """One command line; it writes into ``out``, below the folder where it is run."""
+
+    name: str
+    line: str
+    share: float = 1.0  # of the trials
+
+
+COMMANDS = (
+    Command("train", "train --model digits_cnn --data digits --epochs 4"),
+    Command("build", f"build base {BUILD}"),
+    Command("compress", f"compress base {COMPRESS}"),
+    Command("reproduce", f"reproduce {PAPER}", 0.5),
+    Command("reproduce, 2 jobs", f"reproduce {PAPER} --jobs 2", 0.7),
+)
+BASE = Command("base", "train --model digits_cnn --data digits --epochs 1")
 
 
 @dataclass
@@ -41,16 +67,13 @@ class Report:
     def __str__(self) -> str:
         kinds = ", ".join(f"{count} {name}" for name, count in sorted(self.trials.items()))
         killed = ", ".join(f"{count} of {name}" for name, count in sorted(self.kills.items()))
-        return "\n".join(
-            [
-                f"seed {self.seed}: {self.trials.total()} trials ({kinds})",
-                f"{self.kills.total()} kills ({killed or 'none'}), {self.full} full disks, "
-                f"{self.refused} second writers refused",
-                f"{self.workers} workers lost their parent and outlived it by at most "
-                f"{self.outlived:.2f} s; {len(self.failures)} failures",
-                *self.failures,
-            ]
+        told = (
+            f"seed {self.seed}: {self.trials.total()} trials ({kinds})\n"
+            f"{self.kills.total()} kills ({killed or 'none'}), {self.full} full disks, "
+            f"{self.refused} second writers refused\n{self.workers} workers lost their parent and "
+            f"outlived it by at most {self.outlived:.2f} s; {len(self.failures)} failures"
         )
+        return "\n".join([told, *self.failures])
 
 
 class Fault(Exception):
@@ -66,9 +89,8 @@ class Bench:
     command: Command = BASE
     took: dict[str, float] = field(default_factory=dict)  # seconds of undisturbed runs
 
-    @property
-    def folder(self) -> Path:
-        return self.top / "trial"
+    def __post_init__(self) -> None:
+        self.folder = self.top / "trial"
 
     @property
     def reference(self) -> Path:
@@ -92,7 +114,8 @@ class Bench:
             (self.folder / "base").symlink_to(self.top / "base")
 
     def start(self, *words: str, log: str = "log", room: int | None = None) -> Process:
-        return start([*self.command.words, *words], self.folder, self.folder / log, room)
+        line = ["vinets", *self.command.line.split(), "--out", "out", "--device", "cpu", "--quiet"]
+        return start([*line, *words], self.folder, self.folder / log, room)
 
     def finish(
         self, process: Process | None = None, codes: tuple[int, ...] = (0,), *, clean: bool = True
@@ -154,7 +177,7 @@ def killed(bench: Bench, random: Random) -> None:
         if way == "group":
             process.kill_all()
         else:
-            kill(process.pid)
+            kill(process.child.pid)
             bench.report.workers += len(others)
         bench.report.kills[f"{name} ({'group' if way == 'group' else 'program'})"] += 1
         process.wait(LINGER_SECONDS)
