@@ -58,15 +58,11 @@ class LatentOptions(Options):
 
     panel: ClassVar[str] = "Latents"
     per_class: int | None = option(512, count(), "Examples of a class to find polynomials on.")
-    reuse: bool = option(
-        False, flag(), "Where a class has no other examples, score polynomials on the same ones."
-    )
+    reuse: bool = option(False, flag(), "Score on the same examples where there are no others.")
     read: str = option(
         "auto", choice(*LATENT_KINDS), "What is read; auto is the mean of tokens, or the map."
     )
-    pool: int | None = option(
-        None, whole(), "Rows and columns of the map that --read pool makes.", shown=None
-    )
+    pool: int | None = option(None, whole(), "Rows and columns for --read pool.", shown=None)
     channels_last: bool = option(False, flag(), "Maps have their channels last.")
     batch_size: int = option(
         256, whole(), "Examples at once through the backbone.", flag="--latent-batch", result=False
@@ -82,15 +78,10 @@ class IdealOptions(Options):
 
     panel: ClassVar[str] = "Ideal"
     algorithm: str = option("abm", text(), "The algorithm: abm, oavi or vca.")
-    psi: float = option(
-        0.1, real(0, 1), "Largest mean square of a polynomial on its points, in [0, 1)."
-    )
+    psi: float = option(0.1, real(0, 1), "Largest mean square of polynomials on points, in [0, 1).")
     max_degree: int | None = option(5, count(), "Largest degree of a polynomial.")
     normalization: str | None = option(
-        None,
-        choice("unit", "leading"),
-        "Norm 1, or a leading coefficient of 1 (abm).",
-        shown="unit",
+        None, choice("unit", "leading"), "Norm 1, or a leading coefficient 1 (abm).", shown="unit"
     )
     border: str | None = option(
         None,
@@ -104,9 +95,7 @@ class IdealOptions(Options):
         "Order of the variables, by their place or by correlation (abm, oavi).",
         shown="ascending",
     )
-    oracle: str | None = option(
-        None, text(), "The solver: {oracles} or exact (oavi).", shown="bpcg"
-    )
+    oracle: str | None = option(None, text(), "Solver: {oracles} or exact (oavi).", shown="bpcg")
     tau: float | str | None = option(
         None,
         L1_BOUND,
@@ -140,9 +129,7 @@ class TrainingOptions(Options):
     batch_size: int = option(256, whole(), "Examples a step.")
     learning_rate: float = option(0.05, real(0), "Learning rate at its largest.")
     momentum: float = option(0.9, real(0, 1), "Momentum of SGD, in [0, 1).")
-    weight_decay: float = option(
-        5e-4, real(0), "Weight decay, of biases and normalisation as well."
-    )
+    weight_decay: float = option(5e-4, real(0), "Weight decay, of biases and norms as well.")
     nesterov: bool = option(False, flag(), "Nesterov's momentum.")
     schedule: str = option(
         "cosine",
@@ -155,15 +142,10 @@ class TrainingOptions(Options):
         choice("float32", "tf32", "bfloat16", "auto"),
         "Precision of products (tf32 is for GPUs, bfloat16 by autocast, auto is that on a GPU).",
     )
-    validation: float = option(
-        0.1, real(0, 1), "Share held out to choose the best epoch; 0 keeps the last."
-    )
+    validation: float = option(0.1, real(0, 1), "Share held out to choose an epoch; 0 is the last.")
     augment: bool = option(True, flag(), "Augment: random crops and flips, or what the data does.")
     distill: float | None = option(
-        None,
-        real(0, 1, high_included=True),
-        "Weight of the uncut network's answers in the loss.",
-        shown="0",
+        None, real(0, 1, high_included=True), "Weight of the uncut network's answers.", shown="0"
     )
     temperature: float = option(2.0, real(0), "Temperature of --distill.")
     standardize: bool = option(
@@ -188,9 +170,7 @@ class TrainingOptions(Options):
         "coefficients of the head, too; the backbone with both; or its last N layers.",
         flag="--train",
     )
-    backbone_rate: float = option(
-        0.4, real(0), "Learning rate of the backbone as a multiple of the head's."
-    )
+    backbone_rate: float = option(0.4, real(0), "Rate of the backbone as a multiple of the head's.")
     backbone_decay: float = option(5e-4, real(0), "Weight decay of the backbone.")
     norms: str = option(
         "moving",
@@ -290,7 +270,7 @@ class SpeedOptions(Options):
     where: str = option(
         "same",
         choice("same", "cpu"),
-        "Measure where networks are trained, or on the CPU.",
+        "Measure on the same device, or on the CPU.",
         flag="--time-on",
     )
 
@@ -338,9 +318,7 @@ class FormatOptions(Options):
     panel: ClassVar[str] = "Running"
     amp: bool = option(False, flag(), "Run in bfloat16 under autocast.")
     channels_last: bool = option(False, flag(), "Channels-last memory format.")
-    recorded: bool = option(
-        False, flag(), "On a GPU, launch all kernels of a pass at once, as a CUDA graph."
-    )
+    recorded: bool = option(False, flag(), "On a GPU, launch a pass at once, as a CUDA graph.")
     threads: int | None = option(None, whole(), "Threads of torch.", shown="torch's choice")
 
 
@@ -355,9 +333,5 @@ class AdviceOptions(Options):
     constant: str = option(
         "proved", choice("proved", "stated"), "Constant: 2^(d/2), or the theorem's own 2^d."
     )
-    lambda_1: float | None = option(
-        None, POSITIVE, "Bound on the spectral norm of the final layer."
-    )
-    lambda_2: float | None = option(
-        None, real(1), "Bound on the ratio of norms of the final layer."
-    )
+    lambda_1: float | None = option(None, POSITIVE, "Bound on the spectral norm of the last layer.")
+    lambda_2: float | None = option(None, real(1), "Bound on the ratio of norms of the last layer.")
