@@ -85,17 +85,14 @@ def resolve_device(owner: str, device: Any) -> torch.device:
         chosen = torch.device(("cuda" if count else "cpu") if device == "auto" else device)
     except (RuntimeError, TypeError, ValueError):
         chosen = torch.device("meta")  # which is refused
-    if chosen.type == "cpu":  # "cpu:0" is the same, and would not compare equal
+    kind, index, remedy = chosen.type, chosen.index, ""
+    if kind == "cpu":  # "cpu:0" is the same, and would not compare equal
         return torch.device("cpu")
-    if chosen.type == "cuda" and (chosen.index or 0) < count:
-        return (
-            chosen
-            if chosen.index is not None
-            else torch.device("cuda", torch.cuda.current_device())
-        )
-    accepted, remedy = "'auto', 'cpu' or a CUDA device such as 'cuda:0'", ""
-    if chosen.type == "cuda":
+    if kind == "cuda":
+        if (index or 0) < count:
+            return torch.device("cuda", torch.cuda.current_device() if index is None else index)
         remedy = f"{count} CUDA devices are available here; use 'auto' to take what there is."
+    accepted = "'auto', 'cpu' or a CUDA device such as 'cuda:0'"
     raise parameter_error(owner, "device", accepted, str(device), remedy)
 
 

@@ -21,8 +21,6 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from safetensors import SafetensorError
-
 MAX_JSON_BYTES = 16 << 20
 MAX_JSON_DEPTH = 64  # lists and objects inside each other
 MAX_INTEGER = 2**63  # whole numbers stay below it in both directions, as tensors need
@@ -151,10 +149,8 @@ def written_aside(path: str | Path) -> Iterator[Path]:
         yield aside
         _to_disk(aside, os.O_RDWR)
         os.replace(aside, target)
-    except (OSError, SafetensorError) as error:
-        # safetensors wraps what the system says: "...: I/O error: No space left (os error 28)"
-        inner = str(error).rpartition("I/O error: ")[2].partition(" (os error")[0].rstrip(".")
-        raise _write_error(target, getattr(error, "strerror", None) or inner) from None
+    except OSError as error:
+        raise _write_error(target, error) from None
     finally:
         with suppress(OSError):
             aside.unlink(missing_ok=True)
@@ -171,10 +167,10 @@ def _to_disk(path: Path, how: int) -> None:
         os.close(opened)
 
 
-def _write_error(path: str | Path, reason: str | None) -> OSError:
+def _write_error(path: str | Path, error: OSError) -> OSError:
     return OSError(
-        f"{path} could not be written, and is as it was: {reason}. Make room, check the "
-        "permissions, or choose another place."
+        f"{path} could not be written, and is as it was: {error.strerror or error}. Make room, "
+        "check the permissions, or choose another place."
     )
 
 
@@ -234,7 +230,7 @@ def append_line(path: str | Path, line: str) -> Path:
             os.fsync(file.fileno())
         except OSError as error:
             file.truncate(end)
-            raise _write_error(path, error.strerror) from None
+            raise _write_error(path, error) from None
     return Path(path)
 
 

@@ -18,9 +18,11 @@ class Progress(Protocol):
 
     def start(self, stage: str, total: int) -> None:
         """Begin a stage of ``total`` steps, 0 if unknown, and end the one before."""
+        return None
 
     def advance(self, count: int = 1, note: str = "") -> None:
         """Count steps that are done; ``note`` says how the work goes."""
+        return None
 
 
 class Silent(Progress):
