@@ -84,12 +84,6 @@ def parse_json(text: str) -> Any:
     """Read the values in a JSON text of any origin; ValueError says what is wrong.
 
     Names stand once in an object, whole numbers have 64 bits, and the depth is bounded.
-
-    Examples
-    --------
-    >>> parse_json('{"a": 1, "a": 2}')
-    Traceback (most recent call last):
-    ValueError: the name 'a' stands twice in an object
     """
     if len(text) > MAX_JSON_BYTES:
         raise ValueError(f"it has more than {MAX_JSON_BYTES:,} characters")
@@ -295,10 +289,8 @@ def slug(name: str) -> str:
 
     Examples
     --------
-    >>> slug("linear, flat"), slug("layer2.1.bn2")
-    ('linear-flat', 'layer2-1-bn2')
-    >>> slug("1") == slug("-1")
-    False
+    >>> slug("linear, flat"), slug("layer2.1.bn2"), slug("-1")
+    ('linear-flat', 'layer2-1-bn2', '1-1bad6b')
     """
     plain = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
     if re.fullmatch(r"[a-z0-9]+([-., ]+[a-z0-9]+)*", name.lower()):

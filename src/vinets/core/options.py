@@ -186,18 +186,6 @@ def flat(**groups: type[Options]) -> Callable[[Callable[..., R]], Callable[..., 
     Keywords change the object that is given itself, or else the default of the function's
     parameter, or else that of the class. A keyword that nothing has is refused, with the nearest
     one that there is. People see the signature with the fields among the function's keywords.
-
-    Examples
-    --------
-    >>> from vinets.core.settings import LatentOptions
-    >>> @flat(options=LatentOptions)
-    ... def wanted(*, options):
-    ...     return options.per_class
-    >>> wanted(per_class=16), wanted(options=LatentOptions(per_class=4))
-    (16, 4)
-    >>> wanted(per_clas=16)
-    Traceback (most recent call last):
-    TypeError: wanted has no option 'per_clas'. Did you mean 'per_class'?
     """
 
     def decorate(function: Callable[..., R]) -> Callable[..., R]:
