@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -36,11 +35,6 @@ class Form(NamedTuple):
 
     dtype: torch.dtype
     shape: tuple[int, ...]
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes in the file."""
-        return math.prod(self.shape) * self.dtype.itemsize
 
 
 class Header(NamedTuple):

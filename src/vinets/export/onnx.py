@@ -46,8 +46,14 @@ class Onnx(ExportFormat):
         )
         assert exported is not None  # only the old exporter returns nothing
         model = exported.model_proto
-        _name_batch(model.graph)
-        _forget_origin(model)
+        graph = model.graph
+        _name_batch(graph)
+        # Drop what the exporter notes down: lines and paths of the code that made the network.
+        functions = [node for function in model.functions for node in function.node]
+        tensors = (*graph.input, *graph.output, *graph.value_info, *graph.initializer)
+        for one in (graph, *graph.node, *functions, *model.functions, *tensors):
+            one.doc_string = ""
+            del one.metadata_props[:]
         notes = {key: json.dumps(value) for key, value in metadata_of(network).items()}
         onnx.helper.set_model_props(model, notes)
         onnx.save(model, str(path))
@@ -171,16 +177,6 @@ def _name_batch(graph: Any) -> None:
             for symbol in old:
                 if symbol in dim.dim_param:
                     dim.dim_param = re.sub(rf"\b{re.escape(symbol)}\b", BATCH, dim.dim_param)
-
-
-def _forget_origin(model: Any) -> None:
-    """Drop what the exporter notes down: lines and paths of the code that made the network."""
-    graph = model.graph
-    functions = [node for function in model.functions for node in function.node]
-    tensors = (*graph.input, *graph.output, *graph.value_info, *graph.initializer)
-    for one in (graph, *graph.node, *functions, *model.functions, *tensors):
-        one.doc_string = ""
-        del one.metadata_props[:]
 
 
 def _messages(message: Any) -> Iterator[Any]:
