@@ -56,24 +56,18 @@ class Report:
     """What came of a number of trials."""
 
     seed: int
-    trials: Counter[str] = field(default_factory=Counter)
+    trials: Counter[str] = field(default_factory=Counter)  # by command and way
     kills: Counter[str] = field(default_factory=Counter)  # by what was killed
-    full: int = 0  # commands that found no room and said so
-    refused: int = 0  # second writers
-    workers: int = 0  # processes that were running when their parent was killed
-    outlived: float = 0.0  # seconds, at most
+    others: Counter[str] = field(default_factory=Counter)  # full disks, second writers, workers
+    outlived: float = 0.0  # seconds that workers outlived the program, at most
     failures: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
-        kinds = ", ".join(f"{count} {name}" for name, count in sorted(self.trials.items()))
-        killed = ", ".join(f"{count} of {name}" for name, count in sorted(self.kills.items()))
-        told = (
-            f"seed {self.seed}: {self.trials.total()} trials ({kinds})\n"
-            f"{self.kills.total()} kills ({killed or 'none'}), {self.full} full disks, "
-            f"{self.refused} second writers refused\n{self.workers} workers lost their parent and "
-            f"outlived it by at most {self.outlived:.2f} s; {len(self.failures)} failures"
-        )
-        return "\n".join([told, *self.failures])
+        lines = [f"seed {self.seed}: {self.trials.total()} trials, {self.kills.total()} kills"]
+        for counts in (self.trials, self.kills, self.others):
+            lines.append("  " + ", ".join(f"{n} {what}" for what, n in sorted(counts.items())))
+        lines.append(f"outlived by at most {self.outlived:.2f} s; {len(self.failures)} failures")
+        return "\n".join([*lines, *self.failures])
 
 
 class Fault(Exception):
@@ -178,7 +172,7 @@ def killed(bench: Bench, random: Random) -> None:
             process.kill_all()
         else:
             kill(process.child.pid)
-            bench.report.workers += len(others)
+            bench.report.others["workers without a parent"] += len(others)
         bench.report.kills[f"{name} ({'group' if way == 'group' else 'program'})"] += 1
         process.wait(LINGER_SECONDS)
         bench.wait_for_others(process)
@@ -196,7 +190,7 @@ def full(bench: Bench, random: Random) -> None:
             lines = process.output.strip().splitlines()
             if len(lines) != 1 or "could not be written" not in lines[0]:
                 raise Fault(f"no sentence about the full disk: {process.output[-800:]}")
-            bench.report.full += 1
+            bench.report.others["full disks"] += 1
         enlarge()
         bench.finish()
         bench.compare()
@@ -230,17 +224,14 @@ def doubled(bench: Bench, random: Random) -> None:
     for one in (first, second):
         if one.code and "Another process is writing into" not in one.output:
             raise Fault(f"refused, but not for the other writer: {one.output[-500:]}")
-    bench.report.refused += sum(map(bool, codes))
+    bench.report.others["second writers refused"] += sum(map(bool, codes))
     if all(codes):
         raise Fault("both writers are refused")
     bench.compare()
 
 
-WAYS: dict[str, tuple[Callable[[Bench, Random], None], float]] = {
-    "killed": (killed, 0.7),
-    "full disk": (full, 0.18),
-    "two writers": (doubled, 0.12),
-}
+# What is done to a command, by name, and its share of the trials.
+WAYS = {"killed": (killed, 0.7), "full disk": (full, 0.18), "two writers": (doubled, 0.12)}
 
 
 def run(
