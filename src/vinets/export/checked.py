@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from vinets.core.checks import one_of, parameter_error, reason_of
+from vinets.core.checks import parameter_error, reason_of
 from vinets.core.device import Inputs, call, each, tensors_of
 from vinets.core.files import check_name
 from vinets.core.options import flat
@@ -184,13 +184,12 @@ def export_network(
 def _format(target: Path, exporting: ExportOptions, data: DataSplit | None) -> ExportFormat:
     """Choose the format; raise for what does not go together, before any work is done."""
     known = suffixes()
-    if exporting.format is not None:
-        one_of("export_network", "format", exporting.format, sorted(EXPORT_FORMATS))
-    elif target.suffix.lower() not in known:
+    name = exporting.format or known.get(target.suffix.lower())
+    if name is None:
         accepted = f"a file name that ends in {' or '.join(known)}"
         remedy = f"Other names need {' or '.join(f'format={name!r}' for name in known.values())}."
         raise parameter_error("export_network", "path", accepted, str(target), remedy)
-    kind = EXPORT_FORMATS[exporting.format or known[target.suffix.lower()]]()
+    kind = EXPORT_FORMATS[name]()
     check_name(target)
     if exporting.opset is not None and not kind.takes_opset:
         some = " or ".join(sorted(name for name, f in EXPORT_FORMATS.items() if f.takes_opset))
