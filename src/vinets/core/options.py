@@ -233,6 +233,7 @@ def gather(
     for group, mine in every.items():  # fields of one name, such as batch_size, change together
         changes = {one: given[one.name] for one in mine if one.name in given}
         for one, value in changes.items():  # here, so that a complaint has the owner's name
-            check_value(owner, one.name, one.metadata["domain"], value)
+            if "domain" in one.metadata:
+                check_value(owner, one.name, one.metadata["domain"], value)
         changed[group] = replace(objects[group], **{f.name: v for f, v in changes.items()})
     return changed
