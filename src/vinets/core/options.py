@@ -39,7 +39,7 @@ class Domain:
     choices: tuple[str, ...] = ()  # all values, where there are a few words
 
 
-def option(default: Any, domain: Domain, help: str, **more: Any) -> Any:
+def option(default: Any, domain: Domain | None, help: str, **more: Any) -> Any:
     """Return a field of an :class:`Options` class; ``help`` is one line, for a reader of any page.
 
     A default of None belongs to the values, too. There may be ``more``: ``flag``, its name on the
@@ -47,7 +47,7 @@ def option(default: Any, domain: Domain, help: str, **more: Any) -> Any:
     class's; ``shown``, the default in words, None to say nothing; ``result=False`` for options that
     change no result, only how it is computed.
     """
-    if default is None and not domain.holds(None):
+    if default is None and domain is not None and not domain.holds(None):
         domain = optional(domain)
     return field(default=default, metadata={"domain": domain, "help": help, **more})
 
