@@ -280,7 +280,7 @@ def test_what_rounds_is_smaller_and_as_accurate_as_it_says(
     both = (*session.get_inputs(), *session.get_outputs())
     assert {end.type for end in both} == {"tensor(float)"}
     assert ends(session) == [["batch", 1, 8, 8], ["batch", 10]]
-    assert open_exported(path).classes == tuple("0123456789")
+    assert open_exported(path).record.classes == tuple("0123456789")
     assert list(path.parent.iterdir()) == [path]
 
 
