@@ -30,7 +30,7 @@ CUTS = Domain(
 CUT_HELP = "Name or index of a cut (see vinets cuts), or a share: 50%."
 SIZES = Domain(
     "positive integers with commas in between, such as 3,32,32",
-    lambda sizes: all(size >= 1 for size in sizes),
+    lambda sizes: isinstance(sizes, tuple) and all(size >= 1 for size in sizes),
     lambda written: tuple(map(int, written.split(","))),
 )
 CHANNELS = Domain(
