@@ -25,7 +25,7 @@ def accuracy(network: torch.nn.Module) -> float:
 
 
 def read(folder) -> BuildResult:
-    return from_plain(BuildResult, json.loads((folder / "results.json").read_text()))
+    return BuildResult.read(folder / "results.json")
 
 
 @pytest.fixture(scope="module")
@@ -36,21 +36,20 @@ def results(vinet) -> BuildResult:
 def test_the_results_have_what_they_promise(results):
     assert results.command[0] == "vinets" and results.machine["torch"]
     assert (results.data, results.seed) == ("digits", 0)
-    found = results.comparison
-    names = [network.name for network in found.networks]
+    names = [*results.networks]
     assert names[0] == "VI-Net" and set(names) >= BASELINES
-    for network in found.networks:
-        assert network.speed.mean > 0 and network.seconds_train > 0
+    for name, network in results.networks.items():
+        assert results.timed.speeds[name].mean > 0 and network.seconds > 0
         assert len(network.history.epochs) == 2 and network.history.best in (1, 2)
-        assert network.accuracy == pytest.approx(1 - len(network.wrong[0]) / 449)
-    assert all(network.seconds_build > 0 for network in found.networks)
-    assert (found.cut, found.shape) == ("relu3", (64, 16))
-    assert found.build.generators_kept == 40
+        assert network.accuracy == pytest.approx(1 - len(network.wrong) / 449)
+        assert sum(network.build.seconds.values()) > 0
+    assert (results.cut, results.shape) == ("relu3", (64, 16))
+    assert results.first.build.generators_kept == 40
 
 
 def test_the_saved_networks_are_as_accurate_and_as_large_as_the_table_says(vinet, results):
     folders = {"VI-Net": vinet, "MLP": vinet / "baselines" / "mlp"}
-    found = {network.name: network for network in results.comparison.networks}
+    found = results.networks
     for name, folder in folders.items():
         network = CutNetwork.from_pretrained(folder)
         assert accuracy(network) == pytest.approx(found[name].accuracy)
@@ -58,14 +57,14 @@ def test_the_saved_networks_are_as_accurate_and_as_large_as_the_table_says(vinet
         assert found[name].parameters == sum(network.parts().values())
     assert isinstance(VINet.from_pretrained(vinet), VINet)
     ours = found["VI-Net"]
-    assert ours.parts == results.comparison.build.parts
+    assert ours.parts == ours.build.parts
     assert ours.parameters_head == ours.parameters - ours.parts["backbone"]
 
 
 def test_the_uncut_network_is_the_one_that_was_trained(base, results):
     trained = json.loads((base / "network.json").read_text())["training"]["test"]
-    assert results.comparison.uncut.accuracy == pytest.approx(trained["accuracy"])
-    assert results.comparison.uncut.parameters == 103_466
+    assert results.timed.uncut == pytest.approx(trained["accuracy"])
+    assert results.timed.parameters == 103_466
 
 
 def test_the_same_command_goes_on_and_gives_the_same(call, base, vinet, results, build_options):
@@ -73,14 +72,14 @@ def test_the_same_command_goes_on_and_gives_the_same(call, base, vinet, results,
     assert done.code == 0
     for name in ["uncut", "VI-Net", *BASELINES]:
         assert f"\n{name} " in done.out
-    assert read(vinet).comparison == results.comparison  # seconds and speed included
+    assert read(vinet).networks == results.networks  # seconds and speed included
 
 
 def test_equal_seeds_give_equal_networks(call, base, vinet, results, build_options, tmp_path):
     done = call("build", base, "--out", tmp_path, *build_options, "--views", 1, "--json", "-q")
-    (ours,) = from_plain(BuildResult, done.json()).comparison.networks
+    ours = from_plain(BuildResult, done.json()).first
     assert done.err == ""
-    assert ours.wrong == results.comparison.networks[0].wrong
+    assert ours.wrong == results.first.wrong
     ours, theirs = (VINet.from_pretrained(f).state_dict() for f in (tmp_path, vinet))
     assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
 
@@ -92,9 +91,9 @@ def test_the_library_does_without_the_program(base, results, tmp_path):
     trial = Trial.of("vanishing", cut="relu3", **(SIZES["digits_cnn"] | sizes))
     trial = trial.change(epochs=2, views=1, batch=16, repeats=1, seconds=0.0)
     found = compare_heads(opened.network, split, trial, tmp_path, device="cpu", progress=None)
-    (ours,) = found.comparison.networks
-    assert ours.wrong == results.comparison.networks[0].wrong
-    assert read(tmp_path).comparison == found.comparison
+    (ours,) = found.networks.values()
+    assert ours.wrong == results.first.wrong
+    assert read(tmp_path).networks == found.networks
 
 
 def test_options_reach_the_library(call, base, build_options, tmp_path):
@@ -102,9 +101,9 @@ def test_options_reach_the_library(call, base, build_options, tmp_path):
     training = ["--distill", 0.5, "--temperature", 3, "--clip", 1, "--schedule", "constant"]
     options = [*build_options, *more, *training, "--keep", "all", "--cut", "50%", "--seed", 5]
     result = call("build", base, "--out", tmp_path, *options, "--json").json()
-    found = from_plain(BuildResult, result).comparison
-    assert (found.build.head, found.cut, result["seed"]) == ("local", "pool", 5)
-    recipe = found.networks[0].history.recipe
+    found = from_plain(BuildResult, result)
+    assert (found.first.build.head, found.cut, result["seed"]) == ("local", "pool", 5)
+    recipe = found.first.history.recipe
     assert (recipe.distill, recipe.temperature, recipe.clip) == (0.5, 3, 1)
     assert (recipe.schedule, recipe.seed) == ("constant", 5)
     kept = settings(tmp_path)
@@ -149,7 +148,7 @@ def test_products_are_tuned_with_the_backbone(call, base, tmp_path):
 def test_closed_forms_need_no_epochs(call, base, tmp_path):
     command = ["build", base, "--data", "digits", "--cut", "pool", "--repeats", 1, "--seconds", 0]
     found = call(*command, "--head", "closed", "--out", tmp_path / "out", "--json", "-q")
-    (ours,) = from_plain(BuildResult, found.json()).comparison.networks
+    ours = from_plain(BuildResult, found.json()).first
     assert ours.accuracy > 0.8 and [one.epoch for one in ours.history.epochs] == [0]
     assert "closed form:" in call(*command, "--head", "closed", "--out", tmp_path / "out").err
     net = CutNetwork.from_pretrained(tmp_path / "out")
@@ -162,7 +161,7 @@ def test_a_head_that_is_as_large_as_the_vi_net_is(call, base, tmp_path):
     for head in ("vanishing", "mlp"):
         out = tmp_path / head
         result = call(*words, "--head", head, "--epochs", 1, "--out", out).json()
-        (network,) = result["comparison"]["networks"]
+        (network,) = result["networks"].values()
         sizes.append(sum(network["parts"].values()))
     assert 0.9 * sizes[0] < sizes[1] <= sizes[0]
 
@@ -173,9 +172,9 @@ def test_a_map_and_a_vector_take_products_and_what_stands_beside_them(call, base
     products = [*PRODUCTS, "--parameters", 4000]
     done = call(*command, *products, "--out", tmp_path / "out")
     assert done.code == 0, done.err
-    found = read(tmp_path / "out").comparison
+    found = read(tmp_path / "out")
     assert (found.shape[1] == 1) == (cut == "avgpool")
-    assert {network.name for network in found.networks} >= {
+    assert found.networks.keys() >= {
         "product head",
         "MLP",
         "local ReLU units",

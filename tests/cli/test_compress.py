@@ -28,12 +28,12 @@ def test_a_command_makes_the_same_network_again(call, found, head):
     program, *words = one["command"]
     assert program == "vinets" and words[words.index("--head") + 1] == head
     result = call(*words, "--quiet", "--json", "--seconds", 0.01).json()
-    (network,) = result["comparison"]["networks"]
+    (network,) = result["networks"].values()
     assert sum(network["parts"].values()) == one["cost"]["parameters"]
     # it is tested on both halves, the one to choose by and the other
     halves = found["validation"], found["tested"]
     right = one["accuracies"]["1"] * halves[0] + one["test"] * halves[1]
-    assert network["accuracies"][0] * sum(halves) == pytest.approx(right)
+    assert network["accuracy"] * sum(halves) == pytest.approx(right)
     assert right > 0.3 * sum(halves)  # chance would be no evidence
 
 

@@ -10,6 +10,7 @@ import torch
 
 from vinets.data import digits
 from vinets.networks import CutNetwork
+from vinets.runs.compare import BuildResult
 
 SHORT = ["--repeats", 2, "--batch", 16, "--quiet"]
 OPTIONS = ["--data", "digits", "--cut", "relu2", "--head", "products", *SHORT]
@@ -26,14 +27,12 @@ def products(call, base, tmp_path_factory):
 
 
 def test_the_table_compares_heads_of_one_size(products):
-    found = json.loads((products / "results.json").read_text())["comparison"]
-    names = [network["name"] for network in found["networks"]]
+    found = BuildResult.read(products / "results.json")
+    names = [*found.networks]
     assert names[0] == "product head" and {"local ReLU units", "SimKD", "linear, pooled"} < set(
         names
     )
-    sizes = {
-        n["name"]: sum(n["parts"].values()) - n["parts"]["backbone"] for n in found["networks"]
-    }
+    sizes = {name: one.parameters_head for name, one in found.networks.items()}
     assert 7600 < sizes["product head"] <= 8000
     assert 7600 < sizes["local ReLU units"] <= 8000
     assert sizes["SimKD"] <= 8000
@@ -44,14 +43,14 @@ def test_what_was_tuned_is_saved_and_the_network_itself_is_not_changed(call, bas
     net = CutNetwork.from_pretrained(products)
     assert net.record.notes["tuned"] == "backbone" and net.head.factors == 3
     uncut = call("evaluate", base, "--data", "digits", "--json").json()
-    told = json.loads((products / "results.json").read_text())["comparison"]["uncut"]
-    assert uncut["accuracy"] == pytest.approx(told["accuracies"][0])
+    told = BuildResult.read(products / "results.json").timed
+    assert uncut["accuracy"] == pytest.approx(told.uncut)
 
 
 def test_other_commands_take_it(call, base, products, tmp_path):
-    told = json.loads((products / "results.json").read_text())["comparison"]["networks"][0]
+    told = BuildResult.read(products / "results.json").first
     found = call("evaluate", products, "--data", "digits", "--json").json()
-    assert found["accuracy"] == pytest.approx(told["accuracies"][0])
+    assert found["accuracy"] == pytest.approx(told.accuracy)
     studied = call("theory", base, "--vinet", products, "--json", "-q")
     assert studied.code == 0, studied.err
     json.loads(studied.out, parse_constant=pytest.fail)

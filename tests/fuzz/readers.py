@@ -228,9 +228,10 @@ def _runs(top: Path) -> Iterator[Reader]:
     figure = (COMMITTED / "fig-generators.json").read_bytes()
     folder = _filled(top / "results", **{"r.json": figure})
     yield Reader(folder, {"r.json": m.json_file}, lambda f: html(results_page(read_results(f))))
-    Store(_filled(top / "store")).reserve({"a": {"cut": "x"}}, {})
-    reserved = {"store.json": m.json_file}
-    yield Reader(top / "store", reserved, lambda f: Store(f).reserve({"a": {"cut": "x"}}, {}))
+    settings: dict[str, Any] = {"a": {"cut": "x"}}
+    Store(_filled(top / "store")).claim([], {}, settings)
+    claimed = {"store.json": m.json_file}
+    yield Reader(top / "store", claimed, lambda f: Store(f).claim([], {}, settings))
     known = CostTable(costs={"uncut": Cost(100, 0.5)}, diverged={"t": "nan"})
     write_json(top / "search" / "search.json", as_plain(known))
     yield Reader(

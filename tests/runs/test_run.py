@@ -226,11 +226,10 @@ def test_a_comparison_has_every_network_and_refuses_other_settings(trained, tmp_
     result = compare_heads(
         trained, DATA, trial, tmp_path, baselines=True, device="cpu", progress=None
     )
-    found = result.comparison
-    assert [n.name for n in found.networks][:3] == ["VI-Net", "linear, flat", "linear, pooled"]
-    assert found.uncut.parameters == 103_466 and found.cut == "relu3" and found.shape == (64, 16)
-    ours = found.networks[0]
-    assert sum(ours.parts.values()) == found.build.parameters == ours.parameters
+    assert [*result.networks][:3] == ["VI-Net", "linear, flat", "linear, pooled"]
+    assert (result.timed.parameters, result.cut, result.shape) == (103_466, "relu3", (64, 16))
+    ours = result.first
+    assert sum(ours.parts.values()) == ours.build.parameters == ours.parameters
     assert (tmp_path / "baselines" / "linear-flat" / "config.json").is_file()
     with pytest.raises(ValueError, match="other settings: they differ in psi"):
         compare_heads(trained, DATA, trial.change(psi=0.2), tmp_path, device="cpu", progress=None)

@@ -237,11 +237,11 @@ def build(
     if half:
         uncut = opened.network.cpu() if opened.architecture is None else None
         CutNetwork.from_pretrained(out, backbone=uncut).half().save_pretrained(out)
-    if result.comparison.build is not None and not common.json:
-        note(str(result.comparison.build), common.quiet)
-    if not show(common, result, comparison_table(result.comparison)):
+    if not common.json:
+        note(str(result.first.build), common.quiet)
+    if not show(common, result, comparison_table(result)):
         return
-    for sentence in remarks(result.comparison):
+    for sentence in remarks(result):
         note(sentence, common.quiet)
     read = replace(data_options, weights=None)  # the folder has its own
     again = shlex.join((opened_again(out, model), *read.words(DataOptions)))

@@ -98,6 +98,13 @@ class Setup:
         self._unseen = False  # whether this was looked at
         self._whole: Setup | None = None  # the setup with all data, if this has a part
 
+    def __reduce__(self) -> tuple[Any, ...]:  # what another process needs to make it again
+        return Setup, (self.name, self.model, self.data, self.device)
+
+    def open(self, name: str, device: torch.device) -> Setup:
+        """Return itself, as :meth:`SetupFiles.open` reads one from files."""
+        return self
+
     @cached_property
     def identity(self) -> Identity:
         """Digests of the network and its data, kept with results."""
