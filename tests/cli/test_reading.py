@@ -11,7 +11,7 @@ from vinets.core.files import read_json
 from vinets.data import load_data
 from vinets.models import create_model, save_weights
 from vinets.models.libraries.timm import import_timm
-from vinets.runs.open import ImageOptions, open_with_data
+from vinets.runs.open import open_with_data
 
 WRONG = ["--mean", "0.999", "--std", "0.001"]
 
@@ -86,7 +86,7 @@ def test_a_timm_network_is_given_images_as_timm_has_it(call, pictures, tmp_path,
     mean, std = model.pretrained_cfg["mean"], model.pretrained_cfg["std"]
     split = open_with_data(name, pictures, weights=weights)[1]
     assert (split.test.preprocessing.mean, split.test.preprocessing.std) == (mean, std)
-    split = open_with_data(name, pictures, weights=weights, images=ImageOptions(mean=(0.5,)))[1]
+    split = open_with_data(name, pictures, weights=weights, mean=(0.5,))[1]
     assert (split.train.preprocessing.mean, split.train.preprocessing.std) == ((0.5,) * 3, std)
     # it stays with what is made of the network
     cut = ["--data", pictures, "--cut", "blocks.1.0"]
@@ -133,8 +133,7 @@ def test_folders_of_images_are_mirrored_only_if_asked(pictures):
         ({"crop": 0.0}, (0, False)),
         ({"crop": 0.25, "flip": True}, (8, True)),
     ):
-        images = ImageOptions(**given)
-        train = open_with_data("resnet20", pictures, weights=save, images=images)[1].train
+        train = open_with_data("resnet20", pictures, weights=save, **given)[1].train
         assert (train.augmentation.padding, train.augmentation.flip) == expected
 
 

@@ -190,12 +190,7 @@ class DataOptions(Options):
 
     def keywords(self) -> dict[str, Any]:
         """Return what :func:`vinets.runs.open.open_with_data` takes."""
-        from vinets.runs.open import ImageOptions
-
-        values = dict(vars(self))
-        names = [one.name for one in fields(ImageOptions)]
-        images = ImageOptions(**{name: values.pop(name) for name in names if name in values})
-        return values | {"images": images}
+        return dict(vars(self))
 
     def words(self, kind: type[DataOptions] | None = None) -> tuple[str, ...]:
         """Return the options as they are written, as far as they differ from their defaults.
