@@ -41,8 +41,7 @@ from vinets.networks.files import UncutNetwork, read_uncut, write_uncut
 from vinets.paper.page import read_results, results_page
 from vinets.report.html import html
 from vinets.runs.store import Store
-from vinets.search.budget import Cost
-from vinets.search.cost import CostTable
+from vinets.search.cost import Cost, CostTable
 from vinets.training.checkpoint import Checkpoint, Epoch, read_checkpoint, write_checkpoint
 
 COMMITTED = Path(__file__).parents[2] / "benchmarks" / "results" / "paper"  # good files, too

@@ -19,7 +19,7 @@ from vinets.core.settings import SearchOptions
 from vinets.data import DataSplit, digits
 from vinets.models import digits_cnn
 from vinets.search import Candidate, cost, parse_budget, rounds
-from vinets.search.budget import Cost
+from vinets.search.cost import Cost
 from vinets.search.rounds import Search
 from vinets.training import train_classifier
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from vinets.search.budget import LIMITS, Budget, Cost, Limit, parse_budget
+from vinets.search.cost import LIMITS, Budget, Cost, Limit, parse_budget
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,7 @@ from vinets.core.device import RecordingError
 from vinets.core.progress import progress_of
 from vinets.measure import flops
 from vinets.search import Candidate, cost, parse_budget
-from vinets.search.budget import Cost
-from vinets.search.cost import CostTable, expect, in_turns, time_passes
+from vinets.search.cost import Cost, CostTable, expect, in_turns, time_passes
 
 SILENT = progress_of(None)
 

@@ -12,12 +12,11 @@ from looks import faults
 from vinets.report import html
 from vinets.report.values import Bullets, Code, Facts, Notice
 from vinets.search import Attempt, Candidate, SearchResult, parse_budget
-from vinets.search.budget import Cost
+from vinets.search.cost import Cost
 from vinets.search.page import (
     command_lines,
     finalists_table,
     frontier_figure,
-    plan_table,
     rounds_table,
     search_page,
 )
@@ -86,13 +85,13 @@ def test_rounds_and_plans_list_every_candidate_with_its_costs(result):
     assert [column.heading for column in table.columns][-2:] == ["2 epochs, %", "4 epochs, %"]
     assert sum(row.marked for row in table.rows) == 1 and "2.000 ± 0.100" in str(table)
     plan = SearchPlan(tuple(replace(one, accuracies={}) for one in result.attempts), (), 1.0, None)
-    assert len(plan_table(plan).rows) == 4 and len(plan_table(plan).columns) == 4
+    assert len(rounds_table(plan).rows) == 4 and len(rounds_table(plan).columns) == 4
     # A limit on operations has a column, in millions for what was tested.
     costly = replace(result.uncut, cost=Cost(1_000, macs=2_500_000))
     table = finalists_table(replace(result, uncut=costly))
     assert table.rows[0].values["mmacs"] == 2.5 and "million multiply-adds" in str(table)
     plan = SearchPlan((replace(costly, candidate=Candidate("relu1", "pooled", 9)),), (), 1.0, None)
-    assert "2,500,000" in str(plan_table(plan))
+    assert "2,500,000" in str(rounds_table(plan))
 
 
 def test_the_figure_shows_every_attempt_once_and_the_frontier(result):

@@ -375,7 +375,7 @@ def compress(
     from vinets.search import CommandWords, parse_budget
     from vinets.search import compress as search_for
     from vinets.search.compress import divide
-    from vinets.search.page import command_lines, plan_table
+    from vinets.search.page import command_lines, rounds_table
     from vinets.search.rounds import Search
 
     wanted, jobs = parse_budget(budget), workers.jobs_or_cluster
@@ -386,7 +386,7 @@ def compress(
         with watching(common.quiet) as progress:
             setup, _ = divide(network, split, searching.limit, **chosen)
             plan = Search(setup, wanted, out, searching, common.seed, progress=progress).plan()
-        if show(common, plan, plan_table(plan)):
+        if show(common, plan, rounds_table(plan)):
             print(plan)
         return
     words = CommandWords(

@@ -30,8 +30,14 @@ from vinets.networks.network import CutNetwork
 from vinets.networks.seen import refuse_seen
 from vinets.report import html
 from vinets.runs.setup import Origin, Setup, wrong_answers
-from vinets.search.budget import Budget, parse_budget
-from vinets.search.cost import LONG_WINDOWS, WINDOWS, in_turns, relative_spread
+from vinets.search.cost import (
+    LONG_WINDOWS,
+    WINDOWS,
+    Budget,
+    in_turns,
+    parse_budget,
+    relative_spread,
+)
 from vinets.search.page import search_page
 from vinets.search.result import Attempt, SearchResult
 from vinets.search.rounds import Search
@@ -67,8 +73,6 @@ def compress(
     ----------
     model : Module
         The pretrained classifier. It is moved to ``device``, and its weights do not change.
-    data : DataSplit
-        Examples to train on, and examples to test on.
     budget : str, list of str or Budget
         What it may lose and cost: ``"drop=0.5"`` (points), ``"params=1e6"``, ``"size=4MB"``,
         ``"macs=50%"``, ``"latency=2ms@cpu,batch=1"``; shares of what the network has, such as
@@ -169,17 +173,11 @@ def measure(
     words: CommandWords,
     searching: SearchOptions,
 ) -> tuple[dict[str, Attempt], dict[str, Any]]:
-    """Test the finalists and the uncut network, once, and time them in turns.
+    """Test the finalists and the uncut network on the test part, once, and time them in turns.
 
-    Everything is tested on the test part of ``data``. If it is wanted, the uncut and the chosen
-    network are measured in int8 as well, calibrated on the training part.
-
-    Returns
-    -------
-    attempts : dict of str to Attempt
-        The uncut network as "uncut", and all attempts by name, with their commands.
-    facts : dict
-        The fields ``batch``, ``recorded`` and ``notes`` of a result.
+    If it is wanted, the uncut and the chosen network are measured in int8 as well, calibrated on
+    the training part. Returned are the uncut network as "uncut" and all attempts, by name and with
+    their commands, and the fields ``batch``, ``recorded`` and ``notes`` of a result.
     """
     setup, notes, watch, budget = search.setup, list[str](), search.watch, search.budget
     costs, accuracies = search.table.costs["uncut"], {0: setup.accuracy}
@@ -192,14 +190,16 @@ def measure(
         measured[one.name] = replace(one, command=search.space.command(words, *training))
         if last:
             networks[one.name] = search.network(one)
-    wrong = {}
     watch.start("testing", len(networks))
+    wrong = {}
     for name, network in networks.items():
         wrong[name] = wrong_answers(network, data.test, setup.device)
         watch.advance()
     turns = dict(networks)
     where = resolve_device("compress", budget.where or setup.device)
-    for name in ("uncut", *([] if chosen is None else [chosen])) if searching.int8 else ():
+    for name in ("uncut", chosen) if searching.int8 else ():
+        if name is None:  # nothing is smaller
+            continue
         quantized = quantize(search, measured[name], networks[name], data, words)
         if isinstance(quantized, str):
             notes.append(quantized)
@@ -226,14 +226,13 @@ def measure(
             cost = replace(one.int8.cost, latency=times.get("latency"), spread=times.get("spread"))
             one = replace(one, int8=replace(one.int8, cost=cost, **times))
         measured[name] = one
-    noise = relative_spread(timed["uncut"])
+    noise, few = relative_spread(timed["uncut"]), 100 / len(setup.test)  # points of one example
     if noise > BUSY:
         notes.append(
             f"The machine was busy while networks were timed: the speed of the uncut network "
             f"varied by ± {noise:.0%} from one window to the next. Time them again with vinets "
             "bench when nothing else runs."
         )
-    few = 100 / len(setup.test)  # points that one example is worth
     if budget.drop is not None and few > max(budget.drop, FINE):
         notes.append(
             f"The choice rests on {len(setup.test):,} validation examples: one of them is "

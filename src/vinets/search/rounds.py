@@ -19,8 +19,7 @@ from vinets.networks.network import CutNetwork
 from vinets.runs.run import run_trials
 from vinets.runs.setup import Setup
 from vinets.runs.store import Store
-from vinets.search.budget import Budget
-from vinets.search.cost import CostTable, expect
+from vinets.search.cost import Budget, CostTable, expect
 from vinets.search.result import Attempt, SearchPlan, layers_of
 from vinets.search.space import Candidate, Space
 from vinets.training.loop import DivergedError
