@@ -10,7 +10,6 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from vinets import pretrained
 from vinets.cli.parameters import parameter, read_run, spread, takes
 from vinets.cli.shared import (
     CUT,
@@ -40,6 +39,7 @@ from vinets.core.settings import (
     SpeedOptions,
     TrainingOptions,
 )
+from vinets.pretrained import expectation
 
 if TYPE_CHECKING:
     from vinets.runs.trial import Trial
@@ -81,7 +81,7 @@ def train(
         parameter(
             DATA,
             "Network, data and training by one name, with what to expect: "
-            + "; ".join(f"{name} ({pretrained.expectation(name)})" for name in RECIPES)
+            + "; ".join(f"{name} ({expectation(name)})" for name in RECIPES)
             + ". Other options override it; data of CIFAR lie in the folder data, unless --data "
             "says where.",
             completer=lambda context: RECIPES,
@@ -144,7 +144,7 @@ def train(
     table = Table("training", f"{model} on {split.name}", columns, (Row(values),))
     if not show(common, {"out": str(out)} | as_plain(run), table):
         return
-    if recipe is not None and not settings and (words := pretrained.expectation(recipe)):
+    if recipe is not None and not settings and (words := expectation(recipe)):
         note(f"The recipe is known to reach {words}.", common.quiet)
     again = replace(data_options, data=data).words(DataOptions)
     line = shlex.join((opened_again(out, model), *again))

@@ -40,8 +40,7 @@ from vinets.models.records import (
 )
 from vinets.models.weights import check_weights, load_weights, read_weights, save_weights
 from vinets.networks.formats import classes_of
-from vinets.networks.network import CutNetwork, network_of
-from vinets.networks.seen import NOTE
+from vinets.networks.network import NOTE, CutNetwork, network_of
 
 FORMAT, VERSION = "vinets.network", 3
 CONFIG, MODEL = "config.json", "model.safetensors"

@@ -17,7 +17,7 @@ from vinets.data.images import augment_by, normalise_by, with_preprocessing
 from vinets.models import normalisation_of
 from vinets.models.facts import Record, input_fields, trained_on
 from vinets.networks.formats import ExportedNetwork, Network, WholeNetwork
-from vinets.networks.network import CutNetwork
+from vinets.networks.network import CutNetwork, refuse_seen
 from vinets.networks.open import (
     NamedNetwork,
     channel_count,
@@ -27,7 +27,6 @@ from vinets.networks.open import (
     open_network,
     require_weights,
 )
-from vinets.networks.seen import refuse_seen
 
 
 def open_with_data(

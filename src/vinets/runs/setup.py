@@ -26,10 +26,8 @@ from vinets.latent.cut import all_convolutions, all_layers, paper_convolutions, 
 from vinets.measure.doubt import warn_of_low_accuracy
 from vinets.models.facts import input_fields, trained_on
 from vinets.models.libraries.file import code_of
-from vinets.networks.build import put_behind
-from vinets.networks.network import CutNetwork
+from vinets.networks.network import CutNetwork, load_trained, put_behind, refuse_seen
 from vinets.networks.open import channel_count, make_network
-from vinets.networks.seen import load_trained, refuse_seen
 from vinets.runs.trial import Trial
 from vinets.training import LatentViews, Lessons, cache_latents
 

@@ -26,8 +26,7 @@ from vinets.data.sources import limit_source, split_source
 from vinets.export import EXPORT_FORMATS, ExportedNetwork, export_network, open_exported
 from vinets.measure import evaluate, machine
 from vinets.measure.level import over_images
-from vinets.networks.network import CutNetwork
-from vinets.networks.seen import refuse_seen
+from vinets.networks.network import CutNetwork, refuse_seen
 from vinets.report import html
 from vinets.runs.setup import Origin, Setup, wrong_answers
 from vinets.search.cost import (
@@ -109,7 +108,7 @@ def compress(
             model, data, searching.limit, validation=validation, seed=seed, device=device
         )
         setup.warn_of_low_accuracy(origin.stated)
-        executor = stack.enter_context(open_executor(jobs))
+        executor = None if jobs == 1 else stack.enter_context(open_executor(jobs))
         search = Search(setup, wanted, folder, searching, seed, executor, progress)
         search.prepare()
         attempts = search.run()
