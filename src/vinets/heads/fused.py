@@ -39,8 +39,8 @@ class Blocks(NamedTuple):
 
 
 def usable(latents: Tensor, weight: Tensor) -> bool:
-    """Tell whether the kernel runs on such latents (B, C, P) on a GPU, with forms of a weight."""
-    if torch.jit.is_tracing():
+    """Tell whether the kernel runs on such latents (B, C, P) with forms of such a weight."""
+    if torch.jit.is_tracing() or not latents.is_cuda:
         return False
     # A compiler has modes of its own.
     if not torch.compiler.is_compiling() and _get_current_dispatch_mode() is not None:

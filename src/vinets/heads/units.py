@@ -214,7 +214,7 @@ class UnitsHead(Head):
 
     def _in_use(self, latents: Tensor, forms: nn.Linear) -> Tensor:
         """Return sums (B, N) for inference: channels stay first, and values change in place."""
-        if latents.is_cuda and self.rectified is not None and fused.usable(latents, forms.weight):
+        if self.rectified is not None and fused.usable(latents, forms.weight):
             spatial = self.spatial.patterns, self.spatial.weight
             return fused.sums(latents, forms.weight, forms.bias, *spatial, relu=self.rectified)
         if latents.is_cuda and not traced() and latents.mT.is_contiguous():
