@@ -67,7 +67,7 @@ def test_training_is_not_repeated_with_other_code_of_the_same_shapes(file, tmp_p
     train(file, out)  # the code that it was
 
 
-@pytest.mark.filterwarnings("ignore::vinets.measure.doubt.AccuracyWarning")
+@pytest.mark.filterwarnings("ignore::vinets.measure.level.AccuracyWarning")
 def test_a_head_is_not_compared_in_the_folder_of_other_code(file, tmp_path):
     trial = Trial.of("ridge", cut="middle", per_class=8, repeats=1, seconds=0)
     out, weights = tmp_path / "out", create_model(f"{file}:Net").state_dict()

@@ -116,7 +116,7 @@ def evaluate(
     """
     from vinets.core.checks import one_of
     from vinets.measure import evaluate as measure
-    from vinets.measure.doubt import warn_of_low_accuracy
+    from vinets.measure.level import warn_of_low_accuracy
 
     device = seed_and_device(common)
     one_of("vinets", "part", part, ("test", "train"))

@@ -23,7 +23,7 @@ from vinets.data.source import choose_per_class, require_split
 from vinets.heads import HEADS, BuildFacts
 from vinets.latent.collect import Latents, collect
 from vinets.latent.cut import all_convolutions, all_layers, paper_convolutions, share_removed
-from vinets.measure.doubt import warn_of_low_accuracy
+from vinets.measure.level import warn_of_low_accuracy
 from vinets.models.facts import input_fields, trained_on
 from vinets.models.libraries.file import code_of
 from vinets.networks.network import CutNetwork, load_trained, put_behind, refuse_seen
