@@ -216,7 +216,6 @@ def build(
     from vinets.data.sources import limit_source
     from vinets.networks.network import CutNetwork
     from vinets.runs.compare import compare_heads, comparison_table, head_trials, remarks
-    from vinets.runs.setup import Origin
 
     given = options, recipe, latents
     head_trials(_trial(head, None, cut, *given), baselines=baselines)  # complains before any work
@@ -231,7 +230,8 @@ def build(
             out,
             baselines=baselines,
             device=common.device,
-            origin=Origin(("vinets", *sys.argv[1:]), opened.stated),
+            command=("vinets", *sys.argv[1:]),
+            stated=opened.stated,
             progress=progress,
         )
     if half:
@@ -371,7 +371,6 @@ def compress(
     Example: vinets compress out/resnet18 --data cifar10:data --budget params=10% --budget
     latency=50%@cpu --out out/small
     """
-    from vinets.runs.setup import Origin
     from vinets.search import CommandWords, parse_budget
     from vinets.search import compress as search_for
     from vinets.search.compress import divide
@@ -405,7 +404,8 @@ def compress(
             searching=searching,
             out=out,
             jobs=jobs,
-            origin=Origin(("vinets", *sys.argv[1:]), opened.stated),
+            command=("vinets", *sys.argv[1:]),
+            stated=opened.stated,
             words=words,
             progress=progress,
             **chosen,

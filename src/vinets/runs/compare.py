@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from vinets.networks.build import rival_options
 from vinets.report.formats import number
 from vinets.report.values import Column, Row, Table, Value
 from vinets.runs.run import run_trials
-from vinets.runs.setup import Origin, Setup
+from vinets.runs.setup import Setup
 from vinets.runs.store import Store
 from vinets.runs.trial import SpeedFacts, TrainingFacts, Trial
 
@@ -89,7 +89,8 @@ def compare_heads(
     *,
     baselines: bool = False,
     device: torch.device | str = "auto",
-    origin: Origin = Origin(),  # noqa: B008 - frozen
+    command: Sequence[str] = (),
+    stated: float | None = None,
     progress: Progress | str | None = "auto",
 ) -> BuildResult:
     """Put a head behind a cut, train it, and compare it with the uncut network.
@@ -102,22 +103,17 @@ def compare_heads(
     ----------
     model : Module
         The pretrained network, whole; it is moved to ``device``.
-    data : DataSplit
-        What to train and what to test on.
     trial : Trial
         Where to cut, the head and every option; ``Trial.of(cut="relu2")`` takes the paper's.
-    out : path
-        Folder for the results.
     baselines : bool, default=False
         Train and measure the rivals of the head on the same latents as well.
-    device : str or torch.device, default="auto"
-        Where to work.
-    origin : Origin
-        For the record, and for a warning where the network is less accurate than it was.
+    command, stated
+        What started it, for the record, and the accuracy of the network when it was saved, for a
+        warning where it is less accurate now.
     """
     on = resolve_device("compare_heads", device)
     setup, store = Setup(UNCUT, model, data, on), Store(out)
-    setup.warn_of_low_accuracy(origin.stated)
+    setup.warn_of_low_accuracy(stated)
     heads = head_trials(replace(trial, network=UNCUT), baselines=baselines)
     timed = speed_trial(heads)
     run_trials([*heads.values(), timed], {UNCUT: setup}, store, progress=progress)
@@ -125,7 +121,7 @@ def compare_heads(
     shape = results[0].shape
     assert shape is not None  # because it has a cut
     built = BuildResult(
-        command=origin.command,
+        command=tuple(command),
         machine=machine(on),
         data=data.name,
         seed=trial.seed,

@@ -46,12 +46,13 @@ def open_with_data(
     Images are normalised by ``mean`` and ``std``, else as the network knows it from its training,
     else as the library of a network with weights tells, else by the statistics of this data.
 
+    A network is refused that has other classes, does not take such inputs, or was trained on
+    another split of this data.
+
     Parameters
     ----------
-    spec, weights
-        As for :func:`open_network`.
-    data : str or Path
-        A data set, as for :func:`vinets.data.load_data`.
+    spec, weights, data
+        As for :func:`open_network` and :func:`vinets.data.load_data`.
     split_seed : int, default=0
         Seed of the test split, where the data has none of its own.
     size : (H, W), int or None, default=None
@@ -60,12 +61,6 @@ def open_with_data(
         Of pixels in [0, 1], one per channel or one for all.
     flip, crop : bool or None, float or None
         See :func:`vinets.data.images.augment_by`; None is what is known of the data.
-
-    Raises
-    ------
-    ValueError
-        If the network has other classes, does not take such inputs, or was trained on another
-        split of this data.
     """
     saved = open_network(spec, weights) if is_saved(spec) else None
     own = size

@@ -91,8 +91,6 @@ def fit_points(
     ----------
     points : Points
         See :func:`vinets.data.points.read_points`.
-    model : VanishingIdeal
-        The algorithm with its parameters.
     scale : {"minmax", "none"}, default="minmax"
         Whether every variable is scaled to [-1, 1] before, over all classes alike.
     device : device or str, default="auto"

@@ -37,14 +37,6 @@ COUNTED = {"all": all_convolutions, "paper": paper_convolutions, "layers": all_l
 
 
 @dataclass(frozen=True)
-class Origin:
-    """The command that started a run, and what accuracy to expect of its network."""
-
-    command: tuple[str, ...] = ()  # that started it
-    stated: float | None = None  # accuracy of the uncut network when it was saved
-
-
-@dataclass(frozen=True)
 class Identity:
     """Digests of the network and the data that results belong to."""
 

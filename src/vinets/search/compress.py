@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from importlib.util import find_spec
@@ -28,7 +28,7 @@ from vinets.measure import evaluate, machine
 from vinets.measure.level import over_images
 from vinets.networks.network import CutNetwork, refuse_seen
 from vinets.report import html
-from vinets.runs.setup import Origin, Setup, wrong_answers
+from vinets.runs.setup import Setup, wrong_answers
 from vinets.search.cost import (
     LONG_WINDOWS,
     WINDOWS,
@@ -58,7 +58,8 @@ def compress(
     seed: int = 0,
     device: torch.device | str = "auto",
     jobs: int | str = 1,
-    origin: Origin = Origin(),  # noqa: B008 - frozen
+    command: Sequence[str] = (),
+    stated: float | None = None,
     words: CommandWords = CommandWords(),  # noqa: B008 - frozen
     progress: Progress | str | None = "auto",
 ) -> SearchResult:
@@ -89,15 +90,13 @@ def compress(
     jobs : int or str, default=1
         Trainings of a round side by side, in processes that share the device; or the address of a
         cluster, see :func:`vinets.core.executors.open_executor`, whose workers have to see ``out``.
-    origin : Origin
-        For the record, and for a warning where the network is less accurate than it was.
+    command, stated
+        What started it, for the record, and the accuracy of the network when it was saved, for a
+        warning where it is less accurate now.
     words : CommandWords
         How the commands that repeat each network name this one and the data.
 
-    Returns
-    -------
-    SearchResult
-        Every attempt, the choice, and the chosen network as ``network``.
+    Every attempt, the choice and the chosen network are in the result.
     """
     begin = time.perf_counter()
     wanted = parse_budget(budget)
@@ -107,7 +106,7 @@ def compress(
         setup, final = divide(
             model, data, searching.limit, validation=validation, seed=seed, device=device
         )
-        setup.warn_of_low_accuracy(origin.stated)
+        setup.warn_of_low_accuracy(stated)
         executor = None if jobs == 1 else stack.enter_context(open_executor(jobs))
         search = Search(setup, wanted, folder, searching, seed, executor, progress)
         search.prepare()
@@ -131,7 +130,7 @@ def compress(
             validation=len(setup.test),
             tested=len(final),
             seconds=time.perf_counter() - begin,
-            command=origin.command,
+            command=tuple(command),
             machine=machine(setup.device),
             saved=saved,
             network=network,
