@@ -199,7 +199,7 @@ class SetupFiles:
 def wrong_answers(
     network: nn.Module,
     examples: Source | Iterable[tuple[Any, Tensor]],
-    device: torch.device | None = None,
+    device: torch.device | str = "cpu",
     progress: Progress | None = None,
 ) -> tuple[int, ...]:
     """Return the positions of the examples, a source or batches, that ``network`` gets wrong."""

@@ -150,8 +150,8 @@ class Store:
                     f"{self.folder} holds a run with other settings: they differ in {names}. "
                     "Choose another folder, or delete this one to start anew."
                 )
-        merged = {"networks": contents.networks | identities, "saved": contents.saved | saved}
-        write_json(path, as_plain(merged))
+        networks, folders = {**contents.networks, **identities}, {**contents.saved, **saved}
+        write_json(path, as_plain({"networks": networks, "saved": folders}))
 
 
 def _differences(theirs: dict[str, Any], ours: dict[str, Any]) -> list[str]:

@@ -195,9 +195,7 @@ def measure(
         watch.advance()
     turns = dict(networks)
     where = resolve_device("compress", budget.where or setup.device)
-    for name in ("uncut", chosen) if searching.int8 else ():
-        if name is None:  # nothing is smaller
-            continue
+    for name in [one for one in networks if one in ("uncut", chosen) and searching.int8]:
         quantized = quantize(search, measured[name], networks[name], data, words)
         if isinstance(quantized, str):
             notes.append(quantized)
