@@ -28,7 +28,7 @@ from vinets.data.source import choose_per_class
 from vinets.data.sources import split_source
 from vinets.data.synthetic import noise, textures
 from vinets.models import create_model
-from vinets.models.weights import load_weights
+from vinets.models.facts import load_weights
 
 CUTS = {
     "resnet18": ("layer1", "layer2", "layer3.1.bn1", "layer3", "layer4.0.bn1", "layer4"),

@@ -2,9 +2,8 @@
 
 from vinets.core.device import Inputs
 from vinets.data.cifar import cifar
-from vinets.data.digits import digits
 from vinets.data.folders import image_folder
-from vinets.data.formats import DATA_FORMATS, DataFormat, load_data
+from vinets.data.formats import DATA_FORMATS, DataFormat, digits, load_data
 from vinets.data.idx import idx_folder
 from vinets.data.images import Augmentation, ImageSource, Preprocessing
 from vinets.data.npy import npy_pair

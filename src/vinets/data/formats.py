@@ -7,11 +7,14 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any, ClassVar, TypeAlias
 
+import numpy as np
+import torch
+
 from vinets.core.checks import DoubtWarning, parameter_error
 from vinets.core.registry import Registry
 from vinets.data.digest import share_repeated
-from vinets.data.images import ImageSource
-from vinets.data.source import DataSplit
+from vinets.data.images import Augmentation, ImageSource, image_split
+from vinets.data.source import DataSplit, as_labels, split_pair
 
 Size: TypeAlias = tuple[int, int] | int | None
 """Height and width of images, one number for both, or None to leave them as they are."""
@@ -115,3 +118,40 @@ def folder_of(spec: str) -> Path | None:
     """Return the folder that ``spec`` names, if there is one."""
     folder = Path(spec).expanduser()
     return folder if spec and folder.is_dir() else None
+
+
+# --- the digits of scikit-learn, small and always at hand ---------------------------------------
+
+
+class Digits(DataFormat):
+    """Digits, by their name."""
+
+    name = "digits"
+    written = "'digits'"
+    rank = 0  # asked before folders, one of which may have that name
+
+    def matches(self, spec: str) -> bool:
+        return spec == "digits"
+
+    def load(self, spec: str, *, seed: int, size: Size) -> DataSplit:
+        return digits(seed=seed)
+
+
+def digits(seed: int = 0, test_share: float = 0.25) -> DataSplit:
+    """Return 1,797 digits of 1 x 8 x 8 pixels in ten classes, split by class with a seed.
+
+    Examples
+    --------
+    >>> data = digits()
+    >>> len(data.train), len(data.test)
+    (1348, 449)
+    """
+    from sklearn.datasets import load_digits
+
+    raw = load_digits()
+    grey = np.rint(raw.images * (255 / 16)).astype(np.uint8)  # the levels are 0..16
+    images = torch.from_numpy(grey).unsqueeze(1)
+    labels = as_labels("digits", raw.target)
+    train, test = split_pair("digits", (images, labels), test_share, seed)
+    crops = Augmentation(padding=1, flip=False, mode="zero")
+    return image_split("digits", train, test, augmentation=crops)

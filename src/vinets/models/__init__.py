@@ -1,5 +1,6 @@
 """Networks to start from: by name, made again from a record, and with weights from a file."""
 
+from vinets.models.facts import load_weights, save_weights
 from vinets.models.libraries.base import LIBRARIES, Library, libraries
 from vinets.models.libraries.file import use_file
 from vinets.models.networks import (
@@ -24,7 +25,6 @@ from vinets.models.records import (
     source_of,
     spec_of,
 )
-from vinets.models.weights import load_weights, save_weights
 
 __all__ = [
     "LIBRARIES",

@@ -28,7 +28,15 @@ from vinets.heads import HEADS, Head
 from vinets.heads.class_distances import ClassDistances
 from vinets.latent.cut import truncate
 from vinets.latent.reader import LatentReader
-from vinets.models.facts import Record, example_inputs, remember_training
+from vinets.models.facts import (
+    Record,
+    check_weights,
+    example_inputs,
+    load_weights,
+    read_weights,
+    remember_training,
+    save_weights,
+)
 from vinets.models.libraries.file import UnnamedFile
 from vinets.models.records import (
     ModelRecord,
@@ -38,7 +46,6 @@ from vinets.models.records import (
     room_for,
     sketch,
 )
-from vinets.models.weights import check_weights, load_weights, read_weights, save_weights
 from vinets.networks.formats import classes_of
 from vinets.networks.network import NOTE, CutNetwork, network_of
 

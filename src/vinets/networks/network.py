@@ -19,8 +19,7 @@ from vinets.heads import BuildFacts, DistanceHead, Head, PolynomialHead
 from vinets.heads.class_distances import ClassDistances
 from vinets.latent.collect import Latents
 from vinets.latent.reader import LatentReader
-from vinets.models.facts import Record, example_inputs, remember_training, trained_on
-from vinets.models.weights import load_weights
+from vinets.models.facts import Record, example_inputs, load_weights, remember_training, trained_on
 
 # The layers that are counted where the last ones are tuned; a norm goes with the one before it.
 WEIGHTED = (nn.modules.conv._ConvNd, nn.Linear, nn.Embedding, nn.MultiheadAttention)

@@ -18,9 +18,8 @@ from vinets.core.plain import nearest
 from vinets.core.settings import RECIPES
 from vinets.data import Preprocessing
 from vinets.models import channel_options, create_model, libraries, spec_of, use_file
-from vinets.models.facts import example_inputs
+from vinets.models.facts import example_inputs, refuse_pickled
 from vinets.models.libraries.file import UnnamedFile
-from vinets.models.weights import refuse_pickled
 from vinets.networks.files import CONFIG, DESCRIPTION, read_uncut
 from vinets.networks.formats import open_exported, suffixes
 from vinets.networks.network import CutNetwork, load_trained
