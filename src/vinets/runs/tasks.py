@@ -69,12 +69,9 @@ def find_ideals(cut: Cut, trial: Trial, folder: Path) -> TrialResult:
         for ratio in RATIOS
     }
     by_class = {str(k): count_monomials([as_polynomials(one.generators_)]) for k, one in ideals}
-    solved: dict[str, int] = {}
-    if all(hasattr(one, "steps_") for _, one in ideals):  # by an oracle
-        reports = [one.report_ for _, one in ideals]
-        solved = {
-            name: sum(getattr(one, name) for one in reports) for name in ("steps", "nonzeros")
-        }
+    has_oracle = all(hasattr(one, "steps_") for _, one in ideals)
+    totals = ("steps", "nonzeros") if has_oracle else ()
+    solved = {name: sum(getattr(one.report_, name) for _, one in ideals) for name in totals}
     facts = IdealFacts(
         points=int(latents.fit.sum()),
         features=latents.shape[0] * latents.shape[1],
@@ -304,8 +301,8 @@ def time_networks(cut: Cut, trial: Trial, folder: Path) -> TrialResult:
     cut.progress.start("timing", 1)
     networks: dict[str, nn.Module] = {trial.network or "uncut": setup.model}
     for name, saved in trial.compared:
-        whole = copy.deepcopy(setup.model)  # its class may be the user's own
-        network = CutNetwork.from_pretrained(folder / saved, backbone=whole.cpu())
+        whole = copy.deepcopy(setup.model).cpu()  # its class may be the user's own
+        network = CutNetwork.from_pretrained(folder / saved, backbone=whole)
         networks[name] = network.to(setup.device).folded()
     timing = trial.timing
     measured = measure_speed(
