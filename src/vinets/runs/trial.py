@@ -34,7 +34,7 @@ class Trial:
     network: str = ""  # name of the uncut network, with its data, among those that trials run with
     cut: str | int = ""  # where it is cut; speed is that of several networks and has no cut
     # Train and test a head; find the generators and count them; estimate the intrinsic dimension
-    # of the latents; measure saved networks and the uncut one in turns.
+    # in the latents; measure saved networks and the uncut one in turns.
     task: str = "train"
     head: str = "vanishing"  # a kind of vinets.heads.HEADS
     options: HeadOptions | None = None  # options of that head; None is its defaults
