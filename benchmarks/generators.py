@@ -54,7 +54,7 @@ def main() -> None:
 
 
 def measure(setup: Setup, backbone: Backbone, cut: str, printed: float) -> dict[str, Any]:
-    trial = Plan().trial(backbone, cut, "ideals")
+    trial = Plan().trial(backbone, cut, task="ideals")
     context = Cut(setup, trial, Silent())
     options, latents = trial.options, context.latents
     assert isinstance(options, VanishingOptions)  # the paper's head

@@ -3,13 +3,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 from program import Done, run
+
+from vinets.data import digits
 
 SMALL = ["--components", "8", "--keep", "4", "--monomials", "32", "--max-degree", "2"]
 SHORT = ["--epochs", "2", "--seconds", "0.01", "--repeats", "2", "--batch", "16"]
 PLACE = ["--data", "digits", "--cut", "relu3"]
 BUILD = [*PLACE, "--train", "coefficients", "--per-class", "40", *SMALL, *SHORT]
+PRODUCTS = ["--data", "digits", "--cut", "relu2", "--head", "products", "--seconds", "0.01"]
 
 
 @pytest.fixture(scope="session")
@@ -54,3 +58,37 @@ def vinet(base: Path) -> Path:
     done = run("build", base, "--out", out, *BUILD, "--baselines", "--views", 1)
     assert done.code == 0, done.err
     return out
+
+
+@pytest.fixture(scope="session")
+def products(base: Path) -> Path:
+    """A network with products of three forms, tuned as a whole, with its baselines."""
+    out = base.parent / "products"
+    sizes = ["--parameters", 8000, "--factors", 3, "--spatial-rank", 4, "--repeats", 2]
+    training = ["--train", "backbone", "--distill", 0.7, "--epochs", 2, "--schedule", "one-cycle"]
+    done = run("build", base, *PRODUCTS, *sizes, *training, "--baselines", "--out", out)
+    assert done.code == 0, done.err
+    return out
+
+
+@pytest.fixture(scope="session")
+def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The first test digits as files, in folders whose names tell their places."""
+    image, folder = pytest.importorskip("PIL.Image"), tmp_path_factory.mktemp("pictures")
+    for k in range(10):
+        (folder / str(k)).mkdir()
+        image.fromarray(digits().test.images[k, 0].numpy()).save(folder / str(k) / "digit.png")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def colours(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two classes of coloured images in folders."""
+    image, random = pytest.importorskip("PIL.Image"), np.random.default_rng(0)
+    folder = tmp_path_factory.mktemp("colours") / "images"
+    for name, level in (("dark", 60), ("light", 160)):
+        (folder / name).mkdir(parents=True)
+        for i in range(20):
+            pixels = random.integers(level, level + 40, (32, 32, 3), dtype=np.uint8)
+            image.fromarray(pixels).save(folder / name / f"{i}.png")
+    return folder

@@ -12,8 +12,7 @@ import torch
 
 import vinets
 from vinets.cli import app
-from vinets.cli.app import COMMANDS, parse
-from vinets.cli.errors import sentence
+from vinets.cli.app import COMMANDS, parse, sentence
 from vinets.paper.plan import EXPERIMENTS
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -122,6 +121,7 @@ def test_the_help_of_a_command_has_an_example_and_its_options(call, command):
     names = [*OPTIONS[command].split(), "json", "quiet", "config"]
     assert [name for name in names if not re.search(rf"--{name}\b", done.out)] == []
     assert not re.search(r"\{[a-z ]+\}", done.out)
+    assert ("─ Arguments ─" in done.out) == (command != "train")
     bare = call(command)
     assert (bare.code, bare.out) == (2, done.out)
 
@@ -222,20 +222,3 @@ def test_a_reader_that_has_seen_enough_ends_it_without_a_word():
     environment = os.environ | {"PYTHONUNBUFFERED": "1"}
     done = subprocess.run(line, shell=True, env=environment, capture_output=True, text=True)
     assert (done.stdout, done.stderr) == ("{", "")
-
-
-@pytest.mark.parametrize(
-    ("line", "name"),
-    [
-        ("train --model digits_cnn --data nowhere --out x", "--data"),
-        ("train --model nothing --data digits --out x", "--model"),
-        ("evaluate nothing --data digits", "NET"),
-        ("cuts nothing", "MODEL"),
-        ("bench nothing", "NETS"),
-        ("export vinets/digits-cnn-products --out x", "--out"),
-    ],
-)
-def test_parameters_of_calls_are_named_as_they_are_written(refused, line, name, tmp_path):
-    assert refused(*line.replace("--out x", f"--out {tmp_path / 'x'}").split()).startswith(
-        f"Error: {name} must be "
-    )

@@ -22,14 +22,10 @@ def points_of(path) -> np.ndarray:
     return np.loadtxt(path, delimiter=",", skiprows=1)
 
 
-def scaler(values: np.ndarray) -> MinMaxScaler:
-    return MinMaxScaler((-1, 1)).fit(values)
-
-
 def test_it_prints_what_the_library_finds(call, circle):
     found = call("ideal", circle, "--label", "half", "--psi", "1e-6", "--max-degree", 2, "--json")
     values = points_of(circle)
-    scale = scaler(values[:, :2])
+    scale = MinMaxScaler((-1, 1)).fit(values[:, :2])
     points = scale.transform(values[:, :2])
     result = found.json()
     assert result["variables"] == ["u", "v"]
@@ -63,7 +59,7 @@ def test_options_reach_the_algorithm(call, circle):
     model = OAVI(
         0.001, oracle="exact", tau=50, max_degree=3, border="full", variable_order="descending"
     )
-    scale = scaler(points_of(circle))
+    scale = MinMaxScaler((-1, 1)).fit(points_of(circle))
     model.fit(scale.transform(points_of(circle)))
     assert entry["n_generators"] == len(model.generators_)
     assert entry["generators"] == model.generators_.unscaled(scale).strings(["u", "v", "half"])
@@ -85,29 +81,14 @@ def test_a_class_gets_a_file_of_its_own(call, circle, tmp_path):
     assert sorted(p.name for p in out.parent.iterdir()) == ["i-0.safetensors", "i-1.safetensors"]
 
 
+def test_generators_are_written_whole_or_not_at_all(refused, circle, tmp_path, full_disk):
+    with full_disk(300):
+        said = refused("ideal", circle, "--out", tmp_path / "g.safetensors")
+    assert "could not be written" in said
+    assert [path.name for path in tmp_path.iterdir()] == [circle.name]
+
+
 def test_nothing_found_is_told(call, tmp_path, random):
-    path = tmp_path / "cloud.npy"
-    np.save(path, random.normal(size=(50, 2)))
-    done = call("ideal", path, "--psi", "1e-9", "--max-degree", 2)
-    assert done.code == 0
-    assert "nothing vanishes" in done.out
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--algorithm", "gb"], "must be one of 'abm', 'oavi', 'vca'"),
-        (["--tau", "5"], "tau is no option of abm"),
-        (["--algorithm", "vca", "--border", "full"], "border is no option of vca"),
-        (["--scale", "log"], "'minmax', 'none'"),
-        (["--label", "w"], "one of u, v, half"),
-        (["--out", "x.csv"], "must end in .safetensors"),
-        (["--device", "tpu"], "'auto', 'cpu' or a CUDA device"),
-    ],
-)
-def test_bad_options_are_refused_in_one_sentence(refused, circle, options, message):
-    assert message in refused("ideal", circle, *options)
-
-
-def test_a_missing_file_is_refused_in_one_sentence(refused, tmp_path):
-    assert "does not exist" in refused("ideal", tmp_path / "nothing.csv")
+    np.save(tmp_path / "cloud.npy", random.normal(size=(50, 2)))
+    done = call("ideal", tmp_path / "cloud.npy", "--psi", "1e-9", "--max-degree", 2)
+    assert done.code == 0 and "nothing vanishes" in done.out

@@ -3,14 +3,14 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, fields
 from importlib import import_module
-from typing import Annotated, Any, ClassVar
+from typing import Any, ClassVar
 
 import pytest
 from cyclopts import App
 
 from vinets.cli import parameters
-from vinets.cli.errors import sentence
-from vinets.cli.parameters import NAMES, parameter, takes
+from vinets.cli.app import sentence
+from vinets.cli.parameters import NAMES, OUTPUT, argument, spread, takes
 from vinets.core.options import (
     Options,
     choice,
@@ -42,29 +42,39 @@ class CookingOptions(Options):
 
 
 RARE = CookingOptions(minutes=3, lid=False)
+done: list[tuple[Any, ...]] = []
 
 
-@takes("pot")
+@takes(without="pot")
 def fry(*, cooking: CookingOptions = RARE) -> None:
     """Have defaults of its own."""
+    done.append((cooking,))
 
 
 @takes()
 def cook(
-    dish: Annotated[str, parameter(None, "What is cooked: {oracles}.")] = "soup",
-    /,
+    dish: str = argument("What is cooked: {oracles}.", "soup"),
     *,
     cooking: CookingOptions,
-    given: Annotated[dict[str, Any], LatentOptions(), ("pool",)],
-    to_go: Annotated[bool, parameter("Table", "Wrap it.")] = False,
+    given: dict[str, Any],
+    to_go: bool = OUTPUT.option("Wrap it.", False),
+    spoons: list[str] | None = OUTPUT.option("What to eat it with.", None),
 ) -> None:
     """Cook something."""
+    done.append((dish, cooking, given, to_go, spoons))
 
 
-def parse(command, *words: str):
+cook.__annotations__["given"] = spread(
+    LatentOptions(), ("pool",), {"soup": LatentOptions(per_class=7)}, switched=True
+)
+
+
+def taken(command, *words: str):
+    """What the command gets of its words."""
     app = App(result_action="return_value")
     app.default(command)
-    return app.parse_args(words, exit_on_error=False, print_error=False)[1].arguments
+    app(words, exit_on_error=False, print_error=False)
+    return done[-1]
 
 
 def shown(command, capsys) -> str:
@@ -82,18 +92,20 @@ def test_every_field_is_an_option_with_its_help_default_and_panel(capsys, monkey
         assert part in told
     assert "--no-lid" in told and "--stirring" in told and "--no-stirring" not in told
     assert "--to-go" in told and "--no-to-go" not in told and "False" not in told
+    assert "[default: 512; 7 for soup]" in told and "pcg, bpcg. [default: soup]" in told
     assert all(one.metadata["help"].rstrip(".") in told for one in fields(CookingOptions))
     assert "[default: 3]" in shown(fry, capsys)
 
 
 def test_options_change_the_defaults_of_the_command():
-    assert cook.__kwdefaults__["cooking"] == CookingOptions()
+    assert taken(cook) == ("soup", CookingOptions(), {}, False, None)
     words = ["--minutes", "all", "--salt", "0.5", "--heat", "high", "--no-lid", "--stirring"]
-    found = parse(cook, *words, "--pot", "0.5", "--eaten", "12.5%")["cooking"]
-    assert found == CookingOptions(None, 0.5, "high", False, True, 1 << 29, 0.125)
-    assert parse(fry, "--eaten", "7")["cooking"] == CookingOptions(3, lid=False, eaten=7)
-    open_ones = parse(cook, "--per-class", "all", "--no-reuse")["given"]
-    assert open_ones == {"per_class": None, "reuse": False}
+    cooking = CookingOptions(None, 0.5, "high", False, True, 1 << 29, 0.125)
+    more = ["--pot", "0.5", "--eaten", "12.5%", "--per-class", "all", "--no-reuse"]
+    assert taken(cook, "stew", *words, *more, "--to-go", "--spoons", "a", "--spoons", "b") == (
+        *("stew", cooking, {"per_class": None, "reuse": False}, True, ["a", "b"]),
+    )
+    assert taken(fry, "--eaten", "7") == (CookingOptions(3, lid=False, eaten=7),)
 
 
 @pytest.mark.parametrize(
@@ -117,7 +129,7 @@ def test_options_change_the_defaults_of_the_command():
 )
 def test_what_is_not_accepted_is_one_sentence_with_its_option(words, message):
     with pytest.raises(Exception) as error:
-        parse(cook, *words)
+        taken(cook, *words)
     told = sentence(error.value)
     assert told.startswith(message) and "\n" not in told
 
@@ -125,14 +137,19 @@ def test_what_is_not_accepted_is_one_sentence_with_its_option(words, message):
 @pytest.mark.parametrize("marker", NAMES)
 def test_names_in_help_are_those_that_are_registered(marker):
     usual, module, names_in = NAMES[marker]
-    assert names_in(import_module(module)) == usual
+    assert ", ".join(names_in(import_module(module))) == usual
 
 
-def test_what_plugins_add_stands_in_the_help(monkeypatch):
+def test_what_plugins_add_stands_in_the_help(monkeypatch, capsys):
     monkeypatch.setattr(parameters, "entry_points", lambda group: ["one"])
-    names = ("one, two", "math", lambda module: "one, two, mine")
+    names = ("one, two", "math", lambda module: ("one", "two", "mine"))
     monkeypatch.setitem(NAMES, "{oracles}", names)
-    assert parameter(None, "Any of {oracles}.").help == "Any of one, two, mine."
+
+    @takes()
+    def ask(*, which: str = OUTPUT.option("Any of {oracles}.")) -> None:
+        """Ask."""
+
+    assert "Any of one, two, mine." in shown(ask, capsys)
 
 
 def settable(head: str) -> list:

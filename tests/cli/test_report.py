@@ -37,13 +37,3 @@ def test_text_that_no_encoding_can_hold_is_written_all_the_same(call, results):
     (results / "x.json").write_text('{"experiment": "x", "title": "a \\ud800 b"}')
     assert call("report", results).code == 0
     assert "a ? b" in (results / "report.html").read_text("utf-8")
-
-
-def test_bad_input_to_report_is_refused(refused, results, tmp_path):
-    assert "There is no folder" in refused("report", tmp_path / "none")
-    (tmp_path / "empty").mkdir()
-    assert "holds no results" in refused("report", tmp_path / "empty")
-    assert "is a folder" in refused("report", results, "--out", tmp_path)
-    (results / "bad.json").write_text('{"experiment": "bad", "title": 3}')
-    assert "bad.json: title must be a text. Got 3 instead." in refused("report", results)
-    assert not (results / "report.html").exists()

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from vinets import build, compress, fine_tune, train_classifier
-from vinets.cli.errors import sentence
+from vinets.cli.app import sentence
 from vinets.core import files
 from vinets.core.files import append_line, locked, parse_json, read_json, write_json, write_text
 from vinets.core.tensors import read_file, read_header, write_file

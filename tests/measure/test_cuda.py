@@ -6,8 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from vinets.measure import evaluate, flops, machine, measure_speed, throughput
-from vinets.models import resnet18
+from vinets.measure import evaluate, flops, measure_speed, throughput
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
@@ -22,15 +21,6 @@ def test_peak_memory_is_that_of_a_known_chain():
     beside = torch.zeros(2**26, device="cuda")  # what others hold does not count
     (again,) = throughput(network, x, batch_sizes=(4,), **QUICK)
     assert again.peak_memory == result.peak_memory and beside.is_cuda
-
-
-def test_networks_stay_where_they_are():
-    network = resnet18(10)
-    results = measure_speed({"a": network}, torch.zeros(1, 3, 32, 32), batch_sizes=(1, 8), **QUICK)[
-        "a"
-    ]
-    assert next(network.parameters()).device.type == "cpu"
-    assert all(r.device == "cuda:0" and r.latency_ms > 0 and r.median > 0 for r in results)
 
 
 def test_longer_work_takes_longer():
@@ -70,8 +60,3 @@ def test_cpu_and_gpu_agree():
     layer = nn.TransformerEncoderLayer(16, 4, 32, batch_first=True)
     x = torch.zeros(2, 5, 16)
     assert flops(layer, x) == flops(layer.cuda(), x.cuda())
-
-
-def test_the_gpu_is_named():
-    facts = machine("cuda")
-    assert facts["gpu"] == torch.cuda.get_device_name() and facts["cuda"] == torch.version.cuda

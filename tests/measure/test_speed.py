@@ -145,11 +145,7 @@ def test_settings_reach_the_network_and_leave_it_alone():
         ({"batch_sizes": ()}, "'batch_sizes' .* a list of positive integers"),
         ({"batch_sizes": (0,)}, "'batch_sizes' .* a positive integer"),
         ({"repeats": 0}, "'repeats' .* a positive integer"),
-        ({"repeats": None}, "'repeats' .* a positive integer"),
-        ({"warmup": -1}, "'warmup' .* at least 0"),
-        ({"seconds": -1}, "'seconds' .* a number in"),
         ({"threads": 0}, "'threads' .* a positive integer, or None"),
-        ({"amp": "float8"}, "'amp' .* True or False"),
         ({"device": "tpu"}, "'device' .* 'auto', 'cpu' or a CUDA device"),
         ({"device": "cuda:99"}, "'device' .* CUDA devices are available"),
     ],
@@ -196,11 +192,8 @@ def test_the_facts_are_those_of_this_machine():
     assert facts["python"] == platform.python_version()
     assert facts["torch_threads"] == torch.get_num_threads()
     assert 1 <= facts["cores"] <= os.cpu_count()
-    assert facts["processor"] and (facts["device"], facts["gpu"], facts["cuda"]) == (
-        "cpu",
-        None,
-        None,
-    )
+    assert facts["processor"] and facts["device"] == "cpu"
+    assert facts["gpu"] is None and facts["cuda"] is None
 
 
 def test_nothing_names_the_host_the_user_or_a_path():
@@ -208,8 +201,3 @@ def test_nothing_names_the_host_the_user_or_a_path():
     text = " ".join(str(v) for v in values)
     assert str(Path.home()) not in text and str(Path.cwd()) not in text
     assert not {socket.gethostname(), getpass.getuser()} & set(text.split())
-
-
-def test_unknown_devices_are_named():
-    with pytest.raises(ValueError, match="'device' parameter of machine must be 'auto', 'cpu'"):
-        machine("abacus")

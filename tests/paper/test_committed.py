@@ -38,18 +38,14 @@ def test_every_trial_in_the_repository_loads_and_is_used(store):
     assert used == set(names)
 
 
-def test_what_is_not_committed_yet_is_planned_and_has_no_file():
-    for name in UNCOMMITTED:
-        assert EXPERIMENTS[name].planned(Plan()) and not (PAPER / f"{name}.json").exists()
-
-
 def test_the_results_belong_to_some_weights_and_data(store):
     trials = EXPERIMENTS["table-efficiency"].trials(Plan())
     with pytest.raises(ValueError, match=r"resnet18 with other weights and other data\. Choose"):
         store.claim(trials, {"resnet18": Identity("mine", "mine")})
 
 
-def test_trials_in_other_folders_are_those_that_are_planned():
-    for folder, name in (("oracles", "table-oracles"), ("kept", "fig-kept")):
-        names = {record.trial.name for record in Store(PAPER.parent / folder).records()}
-        assert names and names <= {trial.name for trial in EXPERIMENTS[name].trials(Plan())}
+@pytest.mark.parametrize(("folder", "name"), [("oracles", "table-oracles"), ("kept", "fig-kept")])
+def test_what_is_kept_in_other_folders_is_planned_and_has_no_result_here(folder, name):
+    names = {record.trial.name for record in Store(PAPER.parent / folder).records()}
+    assert names and names <= {trial.name for trial in EXPERIMENTS[name].trials(Plan())}
+    assert name in UNCOMMITTED and not (PAPER / f"{name}.json").exists()

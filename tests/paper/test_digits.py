@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 import torch
@@ -13,7 +14,7 @@ from vinets.networks.files import WEIGHTS
 from vinets.paper import claims
 from vinets.paper.backbones import DIGITS
 from vinets.paper.page import read_results
-from vinets.paper.plan import EXPERIMENTS, Plan, level
+from vinets.paper.plan import EXPERIMENTS, Plan, Results, level
 from vinets.paper.reproduce import Folders, one_thread, reproduce
 from vinets.runs import run as running
 from vinets.runs.store import Store
@@ -60,10 +61,11 @@ def test_every_split_has_a_network_of_its_own(out):
 
 def test_a_second_call_trains_and_repeats_nothing(out, monkeypatch):
     monkeypatch.setattr(running, "TASKS", {})  # nothing can be run
-    monkeypatch.setattr(
-        "vinets.paper.reproduce.train_into", lambda *_, **__: pytest.fail("trained again")
-    )
+    again = "vinets.paper.reproduce.train_into"
+    monkeypatch.setattr(again, lambda *_, **__: pytest.fail("trained again"))
+    before = {path: path.read_text() for path in out.glob("*.json")}
     reproduce(["all"], Folders(), out, **SETTINGS)
+    assert {path: path.read_text() for path in out.glob("*.json")} == before
 
 
 def test_truncation_has_all_baselines_over_all_splits(out, found):
@@ -81,6 +83,12 @@ def test_truncation_has_all_baselines_over_all_splits(out, found):
     series = next(one for one in figure.series if one.name == "MLP")
     sizes = [kept[DIGITS, "MLP", cut, 0].trained.parameters for cut in series.labels]
     assert list(series.x) == sizes
+
+
+def test_more_pruning_leaves_fewer_monomials(found):
+    (figure,) = found["fig-monomials"].figures
+    for earlier, later in pairwise(figure.series):
+        assert all(a >= b for a, b in zip(earlier.y, later.y, strict=True))
 
 
 def test_verdicts_follow_from_single_answers(out, found):
@@ -152,15 +160,15 @@ def test_rows_of_oavi_show_the_steps_of_their_oracles(found):
 
 
 def test_claims_on_digits_need_no_printed_numbers(out):
-    evidence = claims.Evidence(PLAN, results(out, "claims"))
+    evidence = claims.Evidence(PLAN, Results(results(out, "claims")))
     judged = {
         claim: verdict
-        for function in claims.BY_LEVEL.values()
+        for function in claims.CLAIMS.values()
         for claim, _, verdict in function(evidence, DIGITS)
     }
     assert not any("parameters of the truncated" in claim for claim in judged)
     assert judged["the theorem's bounds on W_M, W_C and W_F hold"] == "yes"
-    rows = evidence.findings("fig-truncation").tables[0].rows
+    rows = evidence.findings["fig-truncation"].tables[0].rows
     words = [r.values["verdict"] for r in rows if r.values["head"] == "random monomials"]
     wins = words.count("ahead")
     expected = "yes" if wins == len(words) else f"in {wins} of {len(words)}" if wins else "no"

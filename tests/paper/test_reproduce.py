@@ -14,19 +14,18 @@ import torch
 from looks import faults
 from program import run
 
-from vinets.core.files import write_json
-from vinets.core.plain import as_plain
 from vinets.core.settings import RECIPES
 from vinets.models import create_model, load_weights, save_weights
 from vinets.paper import claims
 from vinets.paper.backbones import READINGS, RESNET18, RESNET34, VARIANTS
 from vinets.paper.page import read_results, results_page
-from vinets.paper.plan import EXPERIMENTS, Experiment, Findings, Plan
+from vinets.paper.plan import EXPERIMENTS, Experiment, Findings, Plan, Results
 from vinets.paper.reproduce import Folders, chosen_experiments, reproduce
 from vinets.report import html
 from vinets.runs import run as running
 from vinets.runs.store import Store
-from vinets.runs.trial import TrialResult
+from vinets.runs.tasks import RATIOS
+from vinets.runs.trial import IdealFacts, TrialResult
 
 PLAN = Plan(seeds=2, quick=True, backbones=("resnet18",))
 SETTINGS = {"plan": PLAN, "device": "cpu", "progress": None}
@@ -70,26 +69,6 @@ def test_parameters_are_counted_as_in_the_paper(out):
         assert len(rows[name].values["accuracies"]) == 2
 
 
-def test_figures_have_a_point_for_every_cut(out):
-    (figure,) = _experiment(out, "fig-truncation").figures
-    assert [series.name for series in figure.series] == [
-        *("VI-Net", "linear head", "random monomials", "MLP")
-    ]
-    for series in figure.series:
-        assert series.labels == Plan(quick=True).cuts(RESNET18)
-        assert list(series.x) == sorted(series.x, reverse=True)  # earliest cut first
-    figure = _experiment(out, "fig-monomials").figures[0]  # pruning leaves fewer
-    for later, earlier in zip(figure.series[1:], figure.series, strict=False):
-        assert all(a <= b for a, b in zip(later.y, earlier.y, strict=True))
-
-
-def test_a_second_call_repeats_nothing(out, folders, monkeypatch):
-    monkeypatch.setattr(running, "TASKS", {})  # nothing can be run
-    before = {path: path.read_text() for path in out.glob("*.json")}
-    reproduce(["all"], folders, out, **SETTINGS)
-    assert {path: path.read_text() for path in out.glob("*.json")} == before
-
-
 def test_baselines_are_compared_seed_by_seed(out):
     rows = _experiment(out, "fig-baselines").tables[0].rows
     assert len(rows) == len(READINGS)  # at one cut
@@ -109,7 +88,7 @@ def test_every_claim_of_a_network_is_checked(out):
     assert {row.values["where"] for row in rows} == claims.CLAIMS.keys() - claims.NEEDS.keys()
     name, store = "table-efficiency", Store(out)
     planned = EXPERIMENTS[name].planned(PLAN)
-    results = {(name, *key): store.read(trial) for key, trial in planned.items()}
+    results = Results({(name, *key): store.read(one) for key, one in planned.items()})
     evidence = claims.Evidence(PLAN, results)
     verdicts = {claim: verdict for claim, _, verdict in claims._table_two(evidence, RESNET18)}
     assert verdicts["parameters of the truncated networks"] == "yes"  # whatever the weights are
@@ -137,44 +116,30 @@ def test_what_ends_a_call_is_one_sentence(folders, tmp_path, monkeypatch):
 
 
 def test_a_call_that_was_stopped_goes_on(folders, tmp_path, monkeypatch):
+    """What is complete was written, and of the rest how much is missing."""
     done = []
+    first, second = (EXPERIMENTS[name].trials(PLAN) for name in ("fig-monomials", "fig-truncation"))
 
     def stopped(context, trial, folder):
-        if len(done) == 3:
+        if len(done) == len(first) + 3:  # that with the fewest trials comes first
             raise KeyboardInterrupt
         done.append(trial)
-        return TrialResult(0.25)
+        left = dict.fromkeys(map(str, RATIOS), 1)
+        return TrialResult(0.25, ideals=IdealFacts(1, 1, 1, None, 1, 1, 0.1, left))
 
     monkeypatch.setattr(running, "TASKS", dict.fromkeys(running.TASKS, stopped))
+    shown, names = [], ["fig-truncation", "fig-monomials"]
     with pytest.raises(KeyboardInterrupt):
-        reproduce(["fig-truncation"], folders, tmp_path, **SETTINGS)
-    store, trials = Store(tmp_path), EXPERIMENTS["fig-truncation"].trials(PLAN)
-    assert len(store.missing(trials)) == len(trials) - 3
-    assert all(store.read(trial) == TrialResult(0.25) for trial in done)
-    (found,) = read_results(tmp_path)
-    assert found.missing == len(trials) - 3
-    assert f"{found.missing} of its trials were still to be done" in html(results_page([found]))
-
-
-def test_an_experiment_is_written_when_it_is_complete(out, folders, tmp_path, monkeypatch):
-    shutil.copy(out / "store.json", tmp_path)
-    trial = EXPERIMENTS["fig-truncation"].trials(PLAN)[0]  # of the experiment with more trials
-    lines = Store(out).path.read_text().splitlines(keepends=True)
-    kept = [line for line in lines if json.loads(line)["name"] != trial.name]
-    Store(tmp_path).path.write_text("".join(kept))
-
-    def stopped(*_):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(running, "TASKS", dict.fromkeys(running.TASKS, stopped))
-    shown = []
-    with pytest.raises(KeyboardInterrupt):
-        names = ["fig-truncation", "fig-monomials"]
         reproduce(names, folders, tmp_path, show=shown.append, **SETTINGS)
+    store = Store(tmp_path)
+    assert len(store.missing(second)) == len(second) - 3 and not store.missing(first)
+    assert all(store.read(trial).removed == 0.25 for trial in done)
     assert [one.experiment for one in shown] == ["fig-monomials"]
     truncation, monomials = read_results(tmp_path)
-    assert (truncation.missing, truncation.figures) == (1, ())
+    assert (truncation.missing, truncation.figures) == (len(second) - 3, ())
     assert monomials.missing == 0 and monomials.figures == shown[0].figures
+    text = html(results_page([truncation]))
+    assert f"{truncation.missing} of its trials were still to be done" in text
 
 
 def test_an_earlier_result_stays_until_there_is_another(out, folders, tmp_path, monkeypatch):
@@ -188,18 +153,17 @@ def test_an_earlier_result_stays_until_there_is_another(out, folders, tmp_path, 
 
 def test_processes_side_by_side_are_those_of_run_trials(folders, tmp_path, monkeypatch):
     """Which find the same as one process, as the tests of trials show."""
+    calls = []
 
-    class Handed(Exception):
-        pass
+    def stopped(*arguments, **options):
+        calls.append((*arguments[:2], options["executor"]))
+        raise KeyboardInterrupt
 
-    def handed(trials, setups, store, **options):
-        raise Handed(tuple(trials), setups, options["executor"])
-
-    monkeypatch.setattr("vinets.paper.reproduce.run_trials", handed)
-    with pytest.raises(Handed) as found:
+    monkeypatch.setattr("vinets.paper.reproduce.run_trials", stopped)
+    with pytest.raises(KeyboardInterrupt):
         reproduce(["fig-monomials"], folders, tmp_path, jobs=2, **SETTINGS)
-    trials, setups, executor = found.value.args
-    assert trials == tuple(EXPERIMENTS["fig-monomials"].trials(PLAN))
+    ((trials, setups, executor),) = calls
+    assert trials == EXPERIMENTS["fig-monomials"].trials(PLAN)
     assert isinstance(executor, Executor)
     assert setups == {"resnet18": folders.files(RESNET18)}  # names of files, for any process
 
@@ -239,14 +203,6 @@ def test_a_quick_run_judges_nothing_and_stands_alone(out):
     assert "verdict" not in (out / "claims-quick.json").read_text()
 
 
-def test_a_full_result_comes_before_a_quick_one(out, tmp_path):
-    shutil.copy(out / "fig-monomials-quick.json", tmp_path)
-    assert read_results(tmp_path)[0].quick
-    full = replace(_experiment(out, "fig-monomials"), quick="")
-    write_json(tmp_path / "fig-monomials.json", as_plain(full))
-    assert read_results(tmp_path) == [full]
-
-
 def test_the_command_prints_tables_and_the_page_says_quick(out, folders, tmp_path):
     """Over trials that are there, so that nothing is run."""
     shutil.copy(Store(out).path, tmp_path)
@@ -282,18 +238,15 @@ def test_the_page_of_a_quick_run_suits_every_screen(out, tmp_path):
 
 
 def test_an_experiment_from_outside_is_one_of_all(folders, tmp_path, monkeypatch):
+    def planned(plan):
+        return {("ideals",): plan.trial(RESNET18, "layer4.1.bn1", task="ideals")}
+
     monkeypatch.setattr(EXPERIMENTS, "_entries", dict(EXPERIMENTS))
-    mine = Experiment(
-        "my-table",
-        "Mine",
-        "nowhere",
-        99,
-        lambda plan: {("ideals",): plan.trial(RESNET18, "layer4.1.bn1", "ideals")},
-        lambda plan, found: Findings(("Nothing to see.",)),
-    )
+    nothing = Findings(("Nothing to see.",))
+    mine = Experiment("my-table", "Mine", "nowhere", 99, planned, lambda plan, found: nothing)
     assert chosen_experiments(["all"], PLAN)[-1] is mine
     reproduce(["my-table"], folders, tmp_path, **SETTINGS)
-    assert _experiment(tmp_path, "my-table").text[0] == "Nothing to see."
+    assert _experiment(tmp_path, "my-table").text == nothing.text
 
 
 @pytest.mark.parametrize(

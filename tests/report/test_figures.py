@@ -1,8 +1,8 @@
 from __future__ import annotations
 
-import builtins
 import math
 import re
+import sys
 from importlib.resources import files
 from itertools import pairwise
 from xml.etree import ElementTree
@@ -11,20 +11,8 @@ import numpy as np
 import pytest
 
 from vinets.heads import HEADS
-from vinets.report.figures import (
-    COLORS,
-    GREY,
-    INK,
-    OURS,
-    can_draw,
-    color_of,
-    draw_figure,
-    figure_data,
-    looks,
-    marker_of,
-    save_figure,
-    svg,
-)
+from vinets.report import figures
+from vinets.report.figures import COLORS, GREY, INK, OURS, draw_figure, looks, save_figure, svg
 from vinets.report.formats import cell
 from vinets.report.values import Axis, Drawing, Figure, ReferenceLine, Series
 
@@ -144,7 +132,7 @@ def test_values_beyond_all_bounds_leave_a_gap_and_no_series_an_empty_figure():
 
 
 def rows_of(found: Figure) -> list[list[str]]:
-    table = figure_data(found)
+    table = figures.figure_data(found)
     rows = [[cell(column, row) for column in table.columns] for row in table.rows]
     return [[column.heading for column in table.columns], *rows]
 
@@ -160,7 +148,7 @@ def test_lines_have_a_row_for_every_x_and_a_column_for_every_series():
         ["b.bn1", "10", "90.50", "91.25 ± 0.50"],
         ["a.bn1", "20", "–", "88.00"],
     ]
-    assert figure_data(found).caption == "y; uncut network: 93.00"
+    assert figures.figure_data(found).caption == "y; uncut network: 93.00"
 
 
 def test_points_that_share_an_x_get_a_row_each():
@@ -217,15 +205,8 @@ def test_names_in_two_drawings_of_a_page_differ_and_references_hold():
 
 
 def test_without_matplotlib_the_error_names_the_extra(monkeypatch):
-    assert can_draw()
-    plain_import = builtins.__import__
-
-    def refuse(name, *args, **kwargs):
-        if name.startswith("matplotlib"):
-            raise ImportError(name)
-        return plain_import(name, *args, **kwargs)
-
-    monkeypatch.setattr(builtins, "__import__", refuse)
+    assert figures.can_draw()
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(ImportError, match=r"vinets\[plots\]"):
         picture("a")
 
@@ -247,9 +228,9 @@ def test_pages_and_pictures_have_one_palette():
 
 def test_looks_differ_until_the_colours_are_used_up():
     found = looks(["MLP", "VI-Net", *"abcdefg"])
-    assert found[1] == 0 and len(set(map(color_of, found))) == len(found)
-    assert color_of(1 + len(COLORS)) == color_of(1)
-    assert len({marker_of(look) for look in range(8)}) == 8
+    assert found[1] == 0 and len(set(map(figures.color_of, found))) == len(found)
+    assert figures.color_of(1 + len(COLORS)) == figures.color_of(1)
+    assert len({figures.marker_of(look) for look in range(8)}) == 8
 
 
 @pytest.mark.parametrize("label", sorted({h.label for h in HEADS.values() if h.rivals}))

@@ -3,25 +3,8 @@ from __future__ import annotations
 import pytest
 from pages import ReadPage, loads_nothing
 
-from vinets.report import html
-from vinets.report.values import (
-    Axis,
-    Beside,
-    Bullets,
-    Code,
-    Column,
-    Drawing,
-    Facts,
-    Figure,
-    Folded,
-    Page,
-    ReferenceLine,
-    Row,
-    Section,
-    Series,
-    Table,
-    facts_table,
-)
+from vinets.report import html, values
+from vinets.report.values import Axis, Column, Drawing, Figure, Page, Row, Section, Series, Table
 
 NASTY = "</script><script>alert('1 & 2')</script>"
 
@@ -34,15 +17,15 @@ ROW = Row({NASTY: NASTY, "b": NASTY}, marked=True)
 LINE = Series(NASTY, (1,), (2,), (NASTY,))
 BLOCKS = {
     "text": NASTY,
-    "bullets": Bullets((NASTY,)),
-    "facts": Facts(((NASTY, NASTY, NASTY),)),
+    "bullets": values.Bullets((NASTY,)),
+    "facts": values.Facts(((NASTY, NASTY, NASTY),)),
     "table": Table("t", NASTY, (Column(NASTY), Column("b")), (ROW,)),
-    "settings": facts_table("t", NASTY, [(NASTY, NASTY)]),
-    "code": Code(NASTY),
-    "folded": Folded(NASTY, (NASTY,)),
-    "beside": Beside((NASTY, NASTY)),
+    "settings": values.facts_table("t", NASTY, [(NASTY, NASTY)]),
+    "code": values.Code(NASTY),
+    "folded": values.Folded(NASTY, (NASTY,)),
+    "beside": values.Beside((NASTY, NASTY)),
     "figure": Figure(
-        "f", NASTY, Axis(NASTY), Axis(NASTY), (LINE,), levels=(ReferenceLine(NASTY, 1),)
+        "f", NASTY, Axis(NASTY), Axis(NASTY), (LINE,), levels=(values.ReferenceLine(NASTY, 1),)
     ),
 }
 
@@ -136,7 +119,7 @@ def test_without_matplotlib_the_data_are_open_and_the_page_says_why(monkeypatch)
     monkeypatch.setitem(html.__globals__, "can_draw", lambda: False)
     drawing = Drawing("d", "alt", "Caption.", lambda ax: None)
     figure = Figure("f", "F", Axis("x"), Axis("y"), (Series("s", (1,), (2,)),))
-    found = read(Beside((drawing,)), figure)
+    found = read(values.Beside((drawing,)), figure)
     assert "svg" not in found.tags and "open" in dict(found.attributes)
     assert sum("vinets[plots]" in text for text in found.texts) == 1
     assert found.rows == [["x", "s"], ["1", "2"]]

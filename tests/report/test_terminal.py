@@ -5,33 +5,16 @@ import io
 import pytest
 from rich.console import Console
 
+from vinets.report import values
 from vinets.report.terminal import _show, markdown, print_page, print_table
-from vinets.report.values import (
-    Axis,
-    Beside,
-    Bullets,
-    Code,
-    Column,
-    Facts,
-    Figure,
-    Folded,
-    Page,
-    Row,
-    Section,
-    Series,
-    Table,
-)
+from vinets.report.values import Axis, Column, Figure, Page, Row, Section, Series, Table
 
 COLUMNS = (Column("network"), Column("n", "long name", ","), Column("total", format=",.1f"))
-TABLE = Table(
-    "t",
-    "Caption",
-    COLUMNS,
-    (
-        Row({"network": "uncut network", "n": 1, "total": 103466.0}),
-        Row({"network": "VI-Net [b]", "n": 22, "total": 3.25}, marked=True),
-    ),
+ROWS = (
+    Row({"network": "uncut network", "n": 1, "total": 103466.0}),
+    Row({"network": "VI-Net [b]", "n": 22, "total": 3.25}, marked=True),
 )
+TABLE = Table("t", "Caption", COLUMNS, ROWS)
 
 
 def on_a_terminal(block, width: int) -> list[str]:
@@ -85,11 +68,11 @@ def test_headings_sections_and_the_papers_values_are_there():
 def test_a_page_is_printed_but_for_its_pictures(capsys):
     figure = Figure("f", "A figure", Axis("x"), Axis("y"), (Series("s", (1,), (2,)),))
     blocks = (
-        Beside((figure, Code("a  [b]\nc"))),
-        Folded("More", (TABLE,)),
-        Bullets(("first", "second")),
+        values.Beside((figure, values.Code("a  [b]\nc"))),
+        values.Folded("More", (TABLE,)),
+        values.Bullets(("first", "second")),
     )
-    lead = ("word " * 100, Facts((("Cut", "pool", "of 4"),)))
+    lead = ("word " * 100, values.Facts((("Cut", "pool", "of 4"),)))
     page = Page("The title", lead, (Section("A part", blocks),), "Footer")
     print_page(page, "Figures are elsewhere.")
     lines = capsys.readouterr().out.splitlines()

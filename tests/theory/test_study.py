@@ -47,14 +47,11 @@ def test_margins_are_those_of_a_plain_loop(classes):
 
 
 def test_the_loss_counts_margins_of_at_most_gamma():
-    values = np.array([0.5, -1.0, 0.5, 2.0, 0.0])
-    sample = bound(values)
-    gammas = np.array([-2.0, -1.0, -0.5, 0.0, 0.499, 0.5, 1.0, 2.0, 9.0])
-    expected = [np.mean([v <= gamma for v in values]) for gamma in gammas]
+    values, gammas = np.array([0.5, -1.0, 0.5, 2.0, 0.0]), np.array([-2, -1, 0, 0.499, 0.5, 2, 9])
+    sample, expected = bound(values), [np.mean(values <= gamma) for gamma in gammas]
     np.testing.assert_array_equal(sample.loss(gammas), expected)
     assert [sample.loss(g) for g in gammas.tolist()] == expected
-    assert isinstance(sample.loss(1), float)
-    assert sample.error == 0.4  # the tie at 0 counts
+    assert isinstance(sample.loss(1), float) and sample.error == 0.4  # the tie at 0 counts
 
 
 def test_quantiles_invert_the_loss():
@@ -182,6 +179,15 @@ def test_margins_that_tie_are_compared_at_equal_loss():
 NUMBERS = torch.zeros(3, dtype=torch.long)
 
 
+WRONG = [("delta", 0.0), ("delta", 1.0), ("width", 1), ("input_norm", 0.0), ("form", "other")]
+
+
+@pytest.mark.parametrize(("name", "value"), [*WRONG, ("log10_R", math.nan), ("log10_R", math.inf)])
+def test_a_bound_names_what_is_outside_its_domain(name, value):
+    with pytest.raises(ValueError, match=f"'{name}' parameter of MarginBound"):
+        bound(**{name: value})
+
+
 @pytest.mark.parametrize(
     ("call", "match"),
     [
@@ -192,13 +198,6 @@ NUMBERS = torch.zeros(3, dtype=torch.long)
         (lambda: margins(torch.zeros(3, 2), NUMBERS + 2), "labels from 2 to 2"),
         (lambda: margins(torch.zeros(3, 2), NUMBERS - 1), "labels from -1 to -1"),
         (lambda: margins(torch.full((3, 2), math.nan), NUMBERS), "finite"),
-        (lambda: bound(delta=0.0), "delta"),
-        (lambda: bound(delta=1.0), "delta"),
-        (lambda: bound(width=1), "width"),
-        (lambda: bound(input_norm=0.0), "input_norm"),
-        (lambda: bound(log10_R=math.nan), "log10_R"),
-        (lambda: bound(log10_R=math.inf), "log10_R"),
-        (lambda: bound(form="other"), "'theorem', 'printed'"),
         (lambda: bound([]), "at least one"),
         (lambda: bound([[1.0]]), "vector"),
         (lambda: bound([math.inf]), "finite"),

@@ -12,6 +12,7 @@ from vinets.data import digits
 from vinets.heads import LastLayer
 from vinets.heads.facts import measure_vanishing
 from vinets.models import digits_cnn
+from vinets.training import classifier
 from vinets.training.classifier import minimise_logistic, solve_classifier
 
 RECIPE = TrainingOptions(weight_decay=1e-3)
@@ -40,14 +41,43 @@ def features(m: int, width: int, classes: int = 4, seed: int = 0):
     return (x - x.mean(0)) / x.std(0, unbiased=False), labels
 
 
+def assert_minimum(x, labels, weight, bias, decay):
+    weight, bias = (t.clone().requires_grad_() for t in (weight, bias))
+    loss = nn.functional.cross_entropy(x @ weight.mT + bias, labels)
+    (loss + 0.5 * decay * weight.square().sum()).backward()
+    assert float(weight.grad.abs().max()) <= 1e-8 and float(bias.grad.abs().max()) <= 1e-8
+
+
 @pytest.mark.parametrize(("m", "width"), [(200, 12), (60, 150)])
 @pytest.mark.parametrize("decay", [1e-1, 1e-3])
 def test_the_gradient_is_zero_at_the_minimum(m, width, decay):
     x, labels = features(m, width)
-    weight, bias = (t.clone().requires_grad_() for t in minimise_logistic(x, labels, 4, decay))
-    loss = nn.functional.cross_entropy(x @ weight.mT + bias, labels)
-    (loss + 0.5 * decay * weight.square().sum()).backward()
-    assert float(weight.grad.abs().max()) <= 1e-8 and float(bias.grad.abs().max()) <= 1e-8
+    assert_minimum(x, labels, *minimise_logistic(x, labels, 4, decay), decay)
+
+
+def collapsed(m: int, width: int, classes: int):
+    """Features of one point a class but for noise, and some examples of no class."""
+    generator = torch.Generator().manual_seed(1)
+    labels = torch.randint(classes, (m,), generator=generator)
+    x = torch.randn(classes, width, generator=generator)[labels]
+    x += 0.3 * torch.randn(m, width, generator=generator)
+    x[: m // 30] = torch.randn(m // 30, width, generator=generator)
+    x = x.double()  # as networks compute them, in single precision
+    return (x - x.mean(0)) / x.std(0, unbiased=False), labels
+
+
+def test_few_steps_suffice_where_classes_are_nearly_separable(monkeypatch):
+    """A step that went too far would leave all answers certain, and nothing to step by."""
+    x, labels = collapsed(3000, 160, 200)
+    monkeypatch.setattr(classifier, "MAX_STEPS", 12)
+    weight, bias = minimise_logistic(x, labels, 200, 2e-3)
+    assert_minimum(x, labels, weight, bias, 2e-3)
+
+
+def test_what_is_no_minimum_is_refused(monkeypatch):
+    monkeypatch.setattr(classifier, "MAX_STEPS", 2)
+    with pytest.raises(ValueError, match="not found to a gradient of 1e-08 within 2 steps"):
+        minimise_logistic(*features(200, 12), 4, 1e-3)
 
 
 def test_scikit_learn_finds_the_same_minimum():

@@ -1,4 +1,4 @@
-"""The program ``vinets`` and its commands.
+"""The program ``vinets``: its commands, and one sentence for what goes wrong.
 
 Commands import torch and the package when they run, not before, so that ``--help`` is quick.
 """
@@ -6,33 +6,30 @@ Commands import torch and the package when they run, not before, so that ``--hel
 from __future__ import annotations
 
 import os
+import re
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
 from inspect import BoundArguments
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from cyclopts import App, Group, Parameter
-from cyclopts.exceptions import UnknownOptionError
+import cyclopts
 
-from vinets.cli.errors import as_written, sentence
 from vinets.cli.parameters import apply_run_file, given_options, write_run
 from vinets.core.checks import STOPPED_CODE, STOPPED_SENTENCE, DoubtWarning
 
 REFUSED = 2
+EXPECTED = (ValueError, TypeError, OSError, ImportError, MemoryError)
 
 # Modules of the commands, panel by panel, in the order of use.
 COMMANDS = {
     "Make a network": {"train": "make", "compress": "make", "cuts": "use", "build": "make"},
     "Use a network": {
         **dict.fromkeys(("evaluate", "bench"), "use"),
-        "theory": "study",
-        "ood": "study",
-        "predict": "use",
-        "explain": "study",
-        "export": "export",
+        **dict.fromkeys(("theory", "ood"), "study"),
+        **{"predict": "use", "explain": "study", "export": "use"},
     },
     "Ideals of points": {"ideal": "ideal"},
     "See it at work": {"reproduce": "paper", "report": "paper"},
@@ -44,6 +41,14 @@ GONE = {
 }
 """Commands of version 0.2, and what is written in their place."""
 
+# Parameters of calls that commands know by other names.
+RENAMED = {
+    ("load_data", "spec"): ("data",),
+    ("create_model", "spec"): ("model", "net", "nets"),
+    ("open_network", "spec"): ("model", "net", "nets"),
+    ("export_network", "path"): ("out",),
+}
+
 
 class Call(NamedTuple):
     """A command with its arguments, as a line asks for it."""
@@ -53,9 +58,9 @@ class Call(NamedTuple):
     arguments: Sequence[Any] = ()  # what cyclopts knows of each
 
 
-def program(word: str = "") -> App:
+def program(word: str = "") -> cyclopts.App:
     """Return the parser of the program; modules of other commands than ``word`` come later."""
-    app = App(
+    app = cyclopts.App(
         name="vinets",
         help="""Approximate vanishing ideals for deep learning.
 
@@ -67,16 +72,16 @@ def program(word: str = "") -> App:
 
         Every command has its own help, and most print one JSON object with --json.""",
         version_flags=(),
-        default_parameter=Parameter(allow_repeating=True, negative_iterable=()),
-        group_commands=Group("Options"),
-        group_parameters=Group("Options"),
+        default_parameter=cyclopts.Parameter(allow_repeating=True, negative_iterable=()),
+        group_commands=cyclopts.Group("Options"),
+        group_parameters=cyclopts.Group("Options"),
     )
-    commands = [name for names in COMMANDS.values() for name in names]
+    known = any(word in names for names in COMMANDS.values())
     for order, (panel, names) in enumerate(COMMANDS.items()):
-        group = Group(panel, sort_key=order)
+        group = cyclopts.Group(panel, sort_key=order)
         for place, (name, module) in enumerate(names.items()):
             target: Any = f"vinets.cli.{module}:{name}"
-            if word not in commands:  # all of them are listed, with the first lines of their help
+            if not known:  # all of them are listed, with the first lines of their help
                 target = getattr(import_module(f"vinets.cli.{module}"), name)
             app.command(target, name=name, group=group, sort_key=place)
     app.command(_version, name="--version")
@@ -102,7 +107,7 @@ def parse(words: Sequence[str]) -> Call:
         make.choose_head(words)
         refuse = make.refuse_option
 
-    def read_config(app: App, commands: tuple[str, ...], collection: Any) -> None:
+    def read_config(app: cyclopts.App, commands: tuple[str, ...], collection: Any) -> None:
         arguments.extend(collection)
         for one in collection:
             if "--config" in one.names and one.tokens:
@@ -110,28 +115,22 @@ def parse(words: Sequence[str]) -> Call:
 
     app = program(words[0] if words else "")
     app.config = (read_config,)
-    if is_bare(words):
-        words = [*words, "--help"]
     try:
         command, bound, _ = app.parse_args(list(words), exit_on_error=False, print_error=False)
-    except UnknownOptionError as error:
+    except cyclopts.UnknownOptionError as error:
         refuse(error.token.keyword or "")
         raise
     return Call(command, bound, arguments)
 
 
-def is_bare(words: Sequence[str]) -> bool:
-    """Return whether a line says nothing but a command: it gets its help."""
-    return len(words) < 2 and not any(word.startswith("-") for word in words)
-
-
 def run(words: Sequence[str]) -> int:
     """Carry out a line, and return its exit code: what goes wrong is one sentence on stderr."""
-    call = None
+    call, bare = None, len(words) < 2 and not any(word.startswith("-") for word in words)
     try:
         with warnings.catch_warnings():
-            _show_doubts()
-            call = parse(words)
+            warnings.filterwarnings("always", category=DoubtWarning)
+            warnings.showwarning = _show_warning(warnings.showwarning)
+            call = parse([*words, "--help"] if bare else words)  # a command alone gets its help
             call.command(*call.bound.args, **call.bound.kwargs)
         sys.stdout.flush()
         out = call.bound.arguments.get("out")
@@ -151,13 +150,11 @@ def run(words: Sequence[str]) -> int:
             raise
         print(f"Error: {as_written(text, call.arguments if call else ())}", file=sys.stderr)
         return REFUSED
-    return REFUSED if is_bare(words) else 0
+    return REFUSED if bare else 0
 
 
-def _show_doubts() -> None:
-    """Say on stderr, in one sentence, what this package warns of: of a network, or of data."""
-    usual = warnings.showwarning
-    warnings.filterwarnings("always", category=DoubtWarning)
+def _show_warning(usual: Callable[..., Any]) -> Callable[..., Any]:
+    """Return what says in one sentence what this package warns of: of a network, or of data."""
 
     def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
         if issubclass(category, DoubtWarning):
@@ -165,7 +162,43 @@ def _show_doubts() -> None:
         else:
             usual(message, category, *place, **more)
 
-    warnings.showwarning = show
+    return show
+
+
+def as_written(text: str, arguments: Iterable[Any]) -> str:
+    """Return a complaint about a parameter of a call in terms of the options of a command."""
+    if match := re.match(r"The '(\w+)' parameter of (\w+) must be", text):
+        names = RENAMED.get((match[2], match[1]), (match[1],))
+        for name in (max(one.names, key=len) for one in arguments):
+            if name.lstrip("-").replace("-", "_").lower() in names:
+                return f"{name} must be{text[match.end() :]}"
+    return text
+
+
+def sentence(error: Exception) -> str | None:
+    """Return what to tell a person about ``error``; None for what nobody expected."""
+    argument = error.argument if isinstance(error, cyclopts.CycloptsError) else None
+    if isinstance(error, cyclopts.UnusedCliTokensError):
+        more = ", ".join(map(repr, error.unused_tokens or []))
+        return f"No argument is left for {more}. Put the option before it that it is for."
+    if argument is not None and isinstance(error, cyclopts.MissingArgumentError):
+        if not argument.required or argument.name in (error.root_input_tokens or []):
+            return f"{argument.name} must be followed by a value."
+        return f"{argument.name} is missing. {argument.parameter.help}"
+    if argument is not None and isinstance(error.__cause__, ValueError):  # from its own domain
+        return f"{argument.name} {error.__cause__}"
+    torch = sys.modules.get("torch")  # where it was never imported, it raised nothing
+    if torch is not None and isinstance(error, torch.OutOfMemoryError):
+        return "The GPU ran out of memory. Lower the batch size, or pass --device cpu."
+    if isinstance(error, RuntimeError) and "can't allocate memory" in str(error):
+        return "The memory of this computer does not suffice. Lower the batch size."
+    if not isinstance(error, (cyclopts.CycloptsError, *EXPECTED)):
+        return None
+    if isinstance(error, OSError) and error.filename is not None:
+        if isinstance(error, PermissionError):
+            return f"{error.filename} may not be read or written. Check its permissions."
+        return f"{error.filename}: {error.strerror}."
+    return " ".join(str(error).split()) or f"{type(error).__name__}."
 
 
 def _version() -> None:
@@ -181,15 +214,13 @@ def _version() -> None:
     fast = torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
     load = f"{os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else "unknown"
     gpus = [torch.cuda.get_device_name(one) for one in range(torch.cuda.device_count())]
-    print(f"vinets {__version__}")
+    waiting = os.environ.get("OMP_WAIT_POLICY", "not set")
     print(
+        f"vinets {__version__}\n"
         f"Python {facts['python']}, torch {torch.__version__}, numpy {numpy.__version__}, "
-        f"scikit-learn {sklearn.__version__}"
+        f"scikit-learn {sklearn.__version__}\n"
+        f"processor: {facts['processor']}, bfloat16 is {'fast' if fast else 'slow'}\n"
+        f"cores: {facts['cores']}, {load} of them busy or asked for in the last minute\n"
+        f"threads of torch: {facts['torch_threads']}, OMP_WAIT_POLICY: {waiting}\n"
+        f"GPUs: {', '.join(gpus) or 'none'}"
     )
-    print(f"processor: {facts['processor']}, bfloat16 is {'fast' if fast else 'slow'}")
-    print(f"cores: {facts['cores']}, {load} of them busy or asked for in the last minute")
-    print(
-        f"threads of torch: {facts['torch_threads']}, OMP_WAIT_POLICY: "
-        f"{os.environ.get('OMP_WAIT_POLICY', 'not set')}"
-    )
-    print(f"GPUs: {', '.join(gpus) or 'none'}")

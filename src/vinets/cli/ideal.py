@@ -3,53 +3,29 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
 
-from vinets.cli.parameters import parameter, takes
-from vinets.cli.shared import DATA, OUTPUT, CommonOptions, note, show
-from vinets.core.options import Options, option, optional, text, whole
+from vinets.cli.parameters import DATA, OUTPUT, argument, takes
+from vinets.cli.shared import CommonOptions
+from vinets.core.options import whole
 from vinets.core.settings import IdealOptions
-
-if TYPE_CHECKING:
-    from vinets.runs.point_ideals import IdealSummary
-
-POINT_IDEALS = IdealOptions(psi=0.01, max_degree=3)
-
-
-@dataclass(frozen=True)
-class PointOptions(Options):
-    """What is taken from a table of points."""
-
-    panel = DATA
-    label: str | None = option(
-        None,
-        optional(text()),
-        "Column of classes, by name or number: one ideal for each.",
-        shown=None,
-    )
-    scale: str = option("minmax", text(), "minmax (every variable to [-1, 1]) or none.")
-    samples: int | None = option(None, optional(whole()), "Points to draw for a fit.", shown="all")
 
 
 @takes()
 def ideal(
-    file: Annotated[Path, parameter(None, "A CSV file, a header is optional, or .npy.")],
-    /,
+    file: Path = argument("A CSV file, a header is optional, or .npy."),
     *,
-    table: PointOptions,
-    options: IdealOptions = POINT_IDEALS,
-    first: Annotated[int, parameter(OUTPUT, "Generators to print of every ideal.", whole(0))] = 10,
-    everything: Annotated[bool, parameter(OUTPUT, "Print all generators.", None, "--all")] = False,
-    out: Annotated[
-        Path | None,
-        parameter(
-            OUTPUT,
-            "Save the generators, in scaled variables: FILE.safetensors, or "
-            "FILE-CLASS.safetensors with --label.",
-        ),
-    ] = None,
+    label: str | None = DATA.option("Column of classes, by name or number: one ideal each.", None),
+    scale: str = DATA.option("minmax (every variable to [-1, 1]) or none.", "minmax"),
+    samples: int | None = DATA.option("Points to draw for a fit.", None, shown="all"),
+    options: IdealOptions = IdealOptions(psi=0.01, max_degree=3),
+    first: int = OUTPUT.option("Generators to print of every ideal.", 10, whole(0)),
+    everything: bool = OUTPUT.option("Print all generators.", False, flag="--all"),
+    out: Path | None = OUTPUT.option(
+        "Save the generators, in scaled variables: FILE.safetensors, or FILE-CLASS.safetensors "
+        "with --label.",
+        None,
+    ),
     common: CommonOptions,
 ) -> None:
     """Find polynomials that nearly vanish on points, and print them.
@@ -70,49 +46,37 @@ def ideal(
     if out is not None and out.suffix != ".safetensors":
         raise ValueError(f"--out must end in .safetensors. Got {str(out)!r} instead.")
     model = make_ideal(
-        options, max_degree=options.max_degree, n_samples=table.samples, random_state=common.seed
+        options, max_degree=options.max_degree, n_samples=samples, random_state=common.seed
     )
-    points = read_points(file, table.label)
-    noted: set[str] = set()
-
-    def tell(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
-        # once, and not that nothing was found, which is said on stdout
-        if str(message) not in noted and not issubclass(category, NoGeneratorsWarning):
-            noted.add(str(message))
-            note(f"Note: {message}", common.quiet)
-
-    with warnings.catch_warnings():
+    points = read_points(file, label)
+    with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
-        warnings.showwarning = tell
-        fitted = fit_points(points, model, table.scale, common.device)
+        warnings.simplefilter("ignore", NoGeneratorsWarning)  # which is said on stdout
+        fitted = fit_points(points, model, scale, common.device)
+    for text in dict.fromkeys(str(one.message) for one in told):
+        common.note(f"Note: {text}")
     if out is not None:
         fitted.save(out)
     summaries = fitted.summaries(None if everything or common.json else first)
-    facts = {"file": str(file), "algorithm": type(model).__name__, "psi": options.psi}
+    facts = {"file": file, "algorithm": type(model).__name__, "psi": options.psi}
     facts |= {"variables": points.names, "scaling": fitted.scaling, "ideals": summaries}
-    if not show(common, facts):
+    if not common.show(facts):
         return
-    for summary in summaries:
-        print("\n".join(_lines(summary)))
-    if fitted.scaling is not None:
-        note(
-            "Found with variables scaled to [-1, 1], printed in those of the file; --scale none "
-            "finds them without scaling.",
-            common.quiet,
+    for one in summaries:
+        degrees = "; " * bool(one.degrees)
+        degrees += ", ".join(f"{n} of degree {d}" for d, n in one.degrees.items())
+        print(
+            f"{'' if one.label is None else f'{one.label}: '}|G| = {one.n_generators}, "
+            f"|O| = {one.n_terms}; {one.points} points, {one.seconds:.3g} s{degrees}"
         )
-
-
-def _lines(summary: IdealSummary) -> list[str]:
-    """Return what is printed of an ideal: its size, and generators with their mean squares."""
-    degrees = ", ".join(f"{n} of degree {d}" for d, n in summary.degrees.items())
-    heading = "" if summary.label is None else f"{summary.label}: "
-    lines = [
-        f"{heading}|G| = {summary.n_generators}, |O| = {summary.n_terms}; {summary.points} "
-        f"points, {summary.seconds:.3g} s" + (f"; {degrees}" if degrees else "")
-    ]
-    if not summary.n_generators:
-        return [*lines, "  nothing vanishes: raise --psi or --max-degree"]
-    pairs = zip(summary.generators, summary.mean_squares, strict=False)  # the first ones
-    shown = [f"  {text}   (mean square {value:.2g})" for text, value in pairs]
-    left = summary.n_generators - len(shown)
-    return [*lines, *shown, *([f"  ... and {left} more; --all prints them"] if left else [])]
+        for text, square in zip(one.generators, one.mean_squares, strict=False):  # the first ones
+            print(f"  {text}   (mean square {square:.2g})")
+        if not one.n_generators:
+            print("  nothing vanishes: raise --psi or --max-degree")
+        elif left := one.n_generators - len(one.generators):
+            print(f"  ... and {left} more; --all prints them")
+    if fitted.scaling is not None:
+        common.note(
+            "Found with variables scaled to [-1, 1], printed in those of the file; --scale none "
+            "finds them without scaling."
+        )

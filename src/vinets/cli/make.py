@@ -5,92 +5,39 @@ from __future__ import annotations
 import shlex
 import sys
 import warnings
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Sequence
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Any
 
-from vinets.cli.parameters import parameter, read_run, spread, takes
-from vinets.cli.shared import (
-    CUT,
-    CUT_HELP,
-    DATA,
-    OUTPUT,
-    RUNNING,
-    DataOptions,
-    FolderOptions,
-    TrainingDataOptions,
-    UncutName,
-    WorkerOptions,
-    note,
-    open_data,
-    opened_again,
-    show,
-    watching,
-)
+from vinets.cli import shared
+from vinets.cli.parameters import DATA, OUTPUT, RUNNING, read_run, spread, takes
+from vinets.core import settings
 from vinets.core.files import locked
-from vinets.core.options import flag_of, option, text, whole
-from vinets.core.settings import (
-    BACKBONE,
-    RECIPES,
-    SMALL,
-    LatentOptions,
-    SearchOptions,
-    SpeedOptions,
-    TrainingOptions,
-)
+from vinets.core.options import flag_of
+from vinets.core.settings import LatentOptions, SearchOptions, SpeedOptions, TrainingOptions
 from vinets.pretrained import expectation
-
-if TYPE_CHECKING:
-    from vinets.runs.trial import Trial
 
 # --- train ------------------------------------------------------------------------------------
 
-# There is no teacher, no head and no cut; the seed is that of the command.
-NOT_OF_UNCUT = (
-    *("seed", "distill", "temperature", "standardize", "vanish"),
-    *("trained", "backbone_rate", "backbone_decay", "norms", "memory_format", "compiled"),
-    *("views", "dtype", "projected"),
-)
 
-
-def _recipe_default(name: str) -> str:
-    """Return the default of a field of the recipe, and what small networks have instead."""
-    usual = getattr(BACKBONE, name)
-    others = {network: getattr(recipe, name) for network, recipe in SMALL.items()}
-    differ = [f"{value} for {network}" for network, value in others.items() if value != usual]
-    shown = "no limit" if usual is None else str(usual)
-    if isinstance(usual, bool):
-        shown = "yes" if usual else "no"
-    return "; ".join([shown, *differ])
-
-
-@dataclass(frozen=True)
-class RecipeDataOptions(TrainingDataOptions):
-    """Where data to train on comes from; a recipe knows."""
-
-    data: str = option("", text(), "{data formats}.", shown="that of the recipe")
-
-
-@takes("weights")
+@takes(without="weights")
 def train(
     *,
-    model: Annotated[str | None, parameter(DATA, "{networks}.", shown="that of the recipe")] = None,
-    recipe: Annotated[
-        str | None,
-        parameter(
-            DATA,
-            "Network, data and training by one name, with what to expect: "
-            + "; ".join(f"{name} ({expectation(name)})" for name in RECIPES)
-            + ". Other options override it; data of CIFAR lie in the folder data, unless --data "
-            "says where.",
-            completer=lambda context: RECIPES,
-        ),
-    ] = None,
-    data_options: RecipeDataOptions,
-    out: Annotated[Path, parameter(OUTPUT, "Folder for the network.")],
-    settings: Annotated[dict[str, Any], BACKBONE, NOT_OF_UNCUT, _recipe_default],
-    common: FolderOptions,
+    model: str | None = DATA.option("{networks}.", None, shown="that of the recipe"),
+    recipe: str | None = DATA.option(
+        "Network, data and training by one name, with what to expect: "
+        + "; ".join(f"{name} ({expectation(name)})" for name in settings.RECIPES)
+        + ". Other options override it; data of CIFAR lie in the folder data, unless --data says "
+        "where.",
+        None,
+        completer=lambda context: settings.RECIPES,
+    ),
+    data: str | None = DATA.option("{data formats}.", None, shown="that of the recipe"),
+    reading: shared.TrainingReadingOptions,
+    out: Path = OUTPUT.option("Folder for the network."),
+    changes: dict[str, Any],
+    common: shared.FolderOptions,
 ) -> None:
     """Train a network from scratch, to be cut later.
 
@@ -106,52 +53,58 @@ def train(
     from vinets.data import load_data
     from vinets.data.images import augment_by, normalise_by
     from vinets.measure.level import AccuracyWarning, low_accuracy_sentence
-    from vinets.report import Column, Row, Table
+    from vinets.report import Table
     from vinets.runs.scratch import recipe_called, recipe_for, train_into
 
-    if recipe is None and (model is None or not data_options.data):
+    known = None if recipe is None else recipe_called(recipe)
+    if known is not None:
+        if model not in (None, known.model):
+            raise ValueError(f"{recipe} is for {known.model}. Leave out --model, or --recipe.")
+        model, data = known.model, data or known.data
+    if model is None or not data:
         raise ValueError(
             "Pass --model and --data, or --recipe, which has both, such as --recipe digits-cnn."
         )
-    data, start = data_options.data, recipe_for(model or "")
-    if recipe is not None:
-        known = recipe_called(recipe)
-        if model is not None and model != known.model:
-            raise ValueError(f"{recipe} is for {known.model}. Leave out --model, or --recipe.")
-        model, data, start = known.model, data or known.data, known.recipe
-    assert model is not None
-    chosen = replace(start, **settings, seed=common.seed)
-    split = load_data(data, seed=data_options.split_seed, size=data_options.size)
-    split = augment_by(
-        normalise_by(split, data_options.mean, data_options.std),
-        data_options.flip,
-        data_options.crop,
-    )
-    with locked(out, wait=common.wait), watching(common.quiet) as progress:
+    start = recipe_for(model) if known is None else known.recipe
+    chosen = replace(start, **changes, seed=common.seed)
+    split = load_data(data, seed=reading.split_seed, size=reading.size)
+    split = normalise_by(split, reading.mean, reading.std)
+    split = augment_by(split, reading.flip, reading.crop)
+    with locked(out, wait=common.wait), common.progress() as progress:
         run = train_into(out, model, split, recipe=chosen, device=common.device, progress=progress)
-    tested_on, right = len(split.test), run.test["accuracy"]
-    sentence = low_accuracy_sentence(model, right, tested_on, len(split.test.classes), stated=right)
-    if sentence is not None:
-        warnings.warn(sentence, AccuracyWarning, stacklevel=2)
-    columns = (
-        Column("parameters", format=","),
-        Column("accuracy", format=".2%"),
-        Column("loss", format=".4f"),
-        Column("calibration_error", "calibration error", ".4f"),
-        Column("seconds", format=".1f"),
-    )
-    values = run.test | {"parameters": run.parameters, "seconds": run.seconds}
-    table = Table("training", f"{model} on {split.name}", columns, (Row(values),))
-    if not show(common, {"out": str(out)} | as_plain(run), table):
-        return
-    if recipe is not None and not settings and (words := expectation(recipe)):
-        note(f"The recipe is known to reach {words}.", common.quiet)
-    again = replace(data_options, data=data).words(DataOptions)
-    line = shlex.join((opened_again(out, model), *again))
-    note(
-        f"Saved in {out}. Next: vinets compress {line} --budget drop=1 --out out/small",
-        common.quiet,
-    )
+    right, tested_on = run.test["accuracy"], len(split.test)
+    doubt = low_accuracy_sentence(model, right, tested_on, len(split.test.classes), stated=right)
+    if doubt is not None:
+        warnings.warn(doubt, AccuracyWarning, stacklevel=2)
+    row = {
+        "parameters": f"{run.parameters:,}",
+        "accuracy": f"{right:.2%}",
+        "loss": f"{run.test['loss']:.4f}",
+        "calibration error": f"{run.test['calibration_error']:.4f}",
+        "seconds": f"{run.seconds:.1f}",
+    }
+    table = Table.from_rows("training", f"{model} on {split.name}", list(row), [[*row.values()]])
+    if common.show({"out": out} | as_plain(run), table):
+        if recipe is not None and not changes and (words := expectation(recipe)):
+            common.note(f"The recipe is known to reach {words}.")
+        net = _again(out, model, data, reading)
+        common.note(f"Saved in {out}. Next: vinets compress {net} --budget drop=1 --out out/small")
+
+
+# There is no teacher, no head and no cut; the seed is that of the command.
+NOT_OF_UNCUT = (
+    *("seed", "distill", "temperature", "standardize", "vanish", "trained", "backbone_rate"),
+    *("backbone_decay", "norms", "memory_format", "compiled", "views", "dtype", "projected"),
+)
+train.__annotations__["changes"] = spread(
+    settings.BACKBONE, NOT_OF_UNCUT, settings.SMALL, switched=True
+)
+
+
+def _again(out: Path, model: str, data: str, reading: shared.ReadingOptions) -> str:
+    """Return how a shell names what was made of a network, and its data."""
+    words = reading.words(shared.ReadingOptions)
+    return shlex.join((shared.opened_again(out, model), "--data", data, *words))
 
 
 # --- build ------------------------------------------------------------------------------------
@@ -163,37 +116,30 @@ GONE = {
     "--preset": "Name the network and pass --cut; --head products makes what was best.",
     "--tune": "Write --train backbone or --train last:N instead.",
     "--head-parameters": "Write --parameters instead.",
+    "--epochs 0": "Heads that need no training are made by --head closed.",
 }
 """Options of version 0.2, and what is written in their place."""
 
 
 @takes()
 def build(
-    model: UncutName,
-    /,
+    model: str = shared.UNCUT,
     *,
-    data_options: TrainingDataOptions,
-    cut: Annotated[str | int, parameter(DATA, CUT_HELP, CUT)],
-    out: Annotated[Path, parameter(OUTPUT, "Folder for the network and its results.")],
-    head: Annotated[str, parameter(RUNNING, "The head behind the cut: {heads}.")] = DEFAULT_HEAD,
+    data: str = shared.DATA_SET,
+    reading: shared.TrainingReadingOptions,
+    cut: str | int = shared.CUT,
+    out: Path = OUTPUT.option("Folder for the network and its results."),
+    head: str = RUNNING.option("The head behind the cut: {heads}.", DEFAULT_HEAD),
     options: dict[str, Any],
     recipe: dict[str, Any],
     latents: dict[str, Any],
     timing: SpeedOptions,
-    limit: Annotated[
-        int | None,
-        parameter(DATA, "Training examples to use.", whole(), shown="all of them"),
-    ] = None,
-    baselines: Annotated[
-        bool,
-        parameter(
-            RUNNING, "Train and measure the heads that it is compared with, too.", negative=True
-        ),
-    ] = False,
-    half: Annotated[
-        bool, parameter(OUTPUT, "Store the network in half precision; it computes in single.")
-    ] = False,
-    common: FolderOptions,
+    limit: int | None = DATA.option("Training examples to use.", None, shown="all of them"),
+    baselines: bool = RUNNING.option(
+        "Train and measure the heads that it is compared with, too.", False, negative=True
+    ),
+    half: bool = OUTPUT.option("Store the network in half precision, to compute in single.", False),
+    common: shared.FolderOptions,
 ) -> None:
     """Cut a network, put polynomials behind the cut, and train what is left.
 
@@ -214,19 +160,36 @@ def build(
     Heads such as ridge and closed need no training.
     """
     from vinets.data.sources import limit_source
+    from vinets.heads import HEADS, VanishingOptions
+    from vinets.models.networks import SIZES
     from vinets.networks.network import CutNetwork
     from vinets.runs.compare import compare_heads, comparison_table, head_trials, remarks
+    from vinets.runs.trial import Trial
 
-    given = options, recipe, latents
-    head_trials(_trial(head, None, cut, *given), baselines=baselines)  # complains before any work
-    opened, split = open_data(model, data_options, common, uncut=True)
-    trial = _trial(head, opened.architecture, cut, *given)
-    trial = replace(trial, timing=timing, seed=common.seed)
-    with locked(out, wait=common.wait), watching(common.quiet) as progress:
+    def trial_of(architecture: str | None) -> Trial:
+        # sizes of a VI-Net, and of heads that are as large, are those of the paper's pipeline
+        usual = Trial.of(DEFAULT_HEAD, cut=cut, **SIZES.get(architecture or "", {}))
+        trial = usual if head == DEFAULT_HEAD else Trial.of(head, cut=cut)
+        compared = isinstance(getattr(trial.options, "like", None), VanishingOptions)
+        like = {"like": usual.options} if compared else {}
+        chosen = replace(trial.options, **like, **options)  # type: ignore[type-var]
+        read = LatentOptions(**(HEADS[head].latent_defaults(chosen) | latents))
+        training = replace(trial.recipe, **recipe)
+        if training.layers != 0 and (training.views or training.projected):
+            raise ValueError(
+                "--views and --project-once are for a backbone that stays as it is. Leave them "
+                "out, or pass --train coefficients."
+            )
+        trial = replace(trial, options=chosen, recipe=training, latents=read)
+        return replace(trial, timing=timing, seed=common.seed)
+
+    head_trials(trial_of(None), baselines=baselines)  # complains before any work
+    opened, split = shared.open_data(model, data, reading, common, uncut=True)
+    with locked(out, wait=common.wait), common.progress() as progress:
         result = compare_heads(
             opened.network,
             replace(split, train=limit_source(split.train, limit, common.seed)),
-            trial,
+            trial_of(opened.architecture),
             out,
             baselines=baselines,
             device=common.device,
@@ -238,93 +201,43 @@ def build(
         uncut = opened.network.cpu() if opened.architecture is None else None
         CutNetwork.from_pretrained(out, backbone=uncut).half().save_pretrained(out)
     if not common.json:
-        note(str(result.first.build), common.quiet)
-    if not show(common, result, comparison_table(result)):
-        return
-    for sentence in remarks(result):
-        note(sentence, common.quiet)
-    read = replace(data_options, weights=None)  # the folder has its own
-    again = shlex.join((opened_again(out, model), *read.words(DataOptions)))
-    note(f"Saved in {out}. Next: vinets evaluate {again}", common.quiet)
-
-
-def _trial(
-    head: str,
-    architecture: str | None,
-    cut: str | int,
-    options: Mapping[str, Any],
-    recipe: Mapping[str, Any],
-    latents: Mapping[str, Any],
-) -> Trial:
-    """Return the trial of a head with the options that were given.
-
-    The sizes of a VI-Net, and of heads that are as large, are those of the paper's pipeline.
-    """
-    from vinets.heads import HEADS, VanishingOptions
-    from vinets.models.networks import SIZES
-    from vinets.runs.trial import Trial
-
-    usual = Trial.of(DEFAULT_HEAD, cut=cut, **SIZES.get(architecture or "", {}))
-    trial = usual if head == DEFAULT_HEAD else Trial.of(head, cut=cut)
-    if isinstance(getattr(trial.options, "like", None), VanishingOptions):
-        options = {"like": usual.options, **options}
-    chosen = replace(trial.options, **options)  # type: ignore[type-var]
-    read = LatentOptions(**(HEADS[head].latent_defaults(chosen) | dict(latents)))
-    training = replace(trial.recipe, **recipe)
-    for flag, cached in (("--views", training.views), ("--project-once", training.projected)):
-        if cached and training.layers != 0:
-            raise ValueError(
-                f"{flag} is for a backbone that stays as it is. Leave it out, or pass --train "
-                "coefficients."
-            )
-    return replace(trial, options=chosen, recipe=training, latents=read)
+        common.note(str(result.first.build))
+    if common.show(result, comparison_table(result)):
+        for sentence in remarks(result):
+            common.note(sentence)
+        net = _again(out, model, data, replace(reading, weights=None))  # the folder has its own
+        common.note(f"Saved in {out}. Next: vinets evaluate {net}")
 
 
 def choose_head(words: Sequence[str]) -> None:
     """Let ``build`` take the options of the head that a line names, or its file of options."""
     from vinets.heads import HEADS
 
-    for word in words:
-        name = word.partition("=")[0]
-        if name in GONE:
-            raise ValueError(f"{name} is no option any more. {GONE[name]}")
-    if _value(words, "--epochs") == "0":
-        raise ValueError(
-            "--epochs 0 is no option any more. Heads that need no training are made by --head "
-            "closed."
-        )
-    head, file = _value(words, "--head"), _value(words, "--config")
-    if head is None:
-        head = str(read_run(file).get("head", DEFAULT_HEAD)) if file else DEFAULT_HEAD
-    kind = HEADS[head]
-    training = TrainingOptions(**kind.training_defaults)
+    split = [word.split("=", 1) if word.startswith("--") else [word] for word in words]
+    parts = [part for one in split for part in one]
+    pairs = dict(zip(parts, [*parts[1:], ""], strict=True))
+    for old, new in GONE.items():
+        if old in pairs or old in map(" ".join, pairs.items()):
+            raise ValueError(f"{old} is no option any more. {new}")
+    file = pairs.get("--config")
+    head = pairs.get("--head") or (read_run(file).get("head") if file else None)
+    kind = HEADS[str(head or DEFAULT_HEAD)]
     # The recipe has the seed of the command; what a baseline is like is not said on a line.
-    for name, start in (
-        ("options", kind.Options),
-        ("latents", LatentOptions),
-        ("recipe", training),
-    ):
-        build.__annotations__[name] = spread(start, ("seed", "like"), keep=dict)
-        build.__kwdefaults__ = {**(build.__kwdefaults__ or {}), name: {}}
-
-
-def _value(words: Sequence[str], flag: str) -> str | None:
-    """Return what the words of a line give an option, before they are parsed."""
-    for word, following in zip(words, [*words[1:], None], strict=True):
-        if word == flag or word.startswith(f"{flag}="):
-            return word.partition("=")[2] if "=" in word else following
-    return None
+    starts = {"options": kind.Options(), "latents": LatentOptions()}
+    starts["recipe"] = TrainingOptions(**kind.training_defaults)
+    for name, start in starts.items():
+        build.__annotations__[name] = spread(start, ("seed", "like"), switched=True)
 
 
 def refuse_option(flag: str) -> None:
     """Complain about an option of other heads; pass over any other."""
     from vinets.heads import HEADS
 
-    heads = [
-        kind
+    flags = {
+        kind: {flag_of(one) for one in fields(head.Options) if "domain" in one.metadata}
         for kind, head in HEADS.items()
-        if flag in {flag_of(one) for one in fields(head.Options) if "domain" in one.metadata}
-    ]
+    }
+    heads = [kind for kind, known in flags.items() if flag in known]
     if heads:
         raise ValueError(
             f"{flag} is an option of other heads: {', '.join(heads)}. Leave it out, or pass "
@@ -337,25 +250,19 @@ def refuse_option(flag: str) -> None:
 
 @takes()
 def compress(
-    model: UncutName,
-    /,
+    model: str = shared.UNCUT,
     *,
-    data_options: TrainingDataOptions,
-    budget: Annotated[
-        list[str],
-        parameter(
-            RUNNING,
-            "What may be lost, in points, or what it may cost: drop=0.5, params=1e6, params=10%, "
-            "size=4MB, macs=50%, latency=2ms@cpu,batch=1. May be given several times.",
-        ),
-    ],
-    out: Annotated[Path, parameter(OUTPUT, "Folder for the network, results and the page.")],
+    data: str = shared.DATA_SET,
+    reading: shared.TrainingReadingOptions,
+    budget: list[str] = RUNNING.option(
+        "What may be lost, in points, or what it may cost: drop=0.5, params=1e6, params=10%, "
+        "size=4MB, macs=50%, latency=2ms@cpu,batch=1. May be given several times."
+    ),
+    out: Path = OUTPUT.option("Folder for the network, results and the page."),
     searching: SearchOptions,
-    dry_run: Annotated[
-        bool, parameter(RUNNING, "Say what would be tried, and how long it would take.")
-    ] = False,
-    workers: WorkerOptions,
-    common: FolderOptions,
+    dry_run: bool = RUNNING.option("Say what would be tried, and how long it would take.", False),
+    workers: shared.WorkerOptions,
+    common: shared.FolderOptions,
 ) -> None:
     """Find a small network that does what this one does, within a budget.
 
@@ -378,27 +285,27 @@ def compress(
     from vinets.search.rounds import Search
 
     wanted, jobs = parse_budget(budget), workers.jobs_or_cluster
-    opened, split = open_data(model, data_options, common, uncut=True)
-    network = opened.network
+    opened, split = shared.open_data(model, data, reading, common, uncut=True)
     chosen: dict[str, Any] = {"seed": common.seed, "device": common.device}
     if dry_run:
-        with watching(common.quiet) as progress:
-            setup, _ = divide(network, split, searching.limit, **chosen)
+        with common.progress() as progress:
+            setup, _ = divide(opened.network, split, searching.limit, **chosen)
             plan = Search(setup, wanted, out, searching, common.seed, progress=progress).plan()
-        if show(common, plan, rounds_table(plan)):
+        if common.show(plan, rounds_table(plan)):
             print(plan)
         return
+    read = reading.words(shared.ReadingOptions)
     words = CommandWords(
         model=model,
-        data=data_options.words(DataOptions),
-        augment=data_options.words()[len(data_options.words(DataOptions)) :],
+        data=("--data", data, *read),
+        augment=reading.words()[len(read) :],
         device=() if common.device == "auto" else ("--device", common.device),
         out=str(out),
-        saved=opened_again(out, model),
+        saved=shared.opened_again(out, model),
     )
-    with locked(out, wait=common.wait), watching(common.quiet) as progress:
+    with locked(out, wait=common.wait), common.progress() as progress:
         result = search_for(
-            network,
+            opened.network,
             split,
             wanted,
             searching=searching,
@@ -410,14 +317,10 @@ def compress(
             progress=progress,
             **chosen,
         )
-    if not show(common, result, result.table):
-        return
-    print(result)
-    print("\nTo make each again:")
-    for line in command_lines(result):
-        print(line)
-    for line in result.notes:
-        note(line, common.quiet)
-    # not evaluate, which would test on the examples that were used to choose, too
-    next_one = f"vinets export {shlex.quote(opened_again(out, model))} --out small.onnx"
-    note(f"Saved in {out}, with report.html. Next: {next_one}", common.quiet)
+    if common.show(result, result.table):
+        print("\n".join((str(result), "\nTo make each again:", *command_lines(result))))
+        for line in result.notes:
+            common.note(line)
+        # not evaluate, which would test on the examples that were used to choose, too
+        next_one = f"vinets export {shlex.quote(words.saved)} --out small.onnx"
+        common.note(f"Saved in {out}, with report.html. Next: {next_one}")

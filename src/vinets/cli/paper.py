@@ -4,67 +4,43 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-from vinets.cli.parameters import parameter, takes
-from vinets.cli.shared import (
-    DATA,
-    OUTPUT,
-    RUNNING,
-    FolderOptions,
-    OutputOptions,
-    WorkerOptions,
-    show,
-    watching,
-)
+from vinets.cli.parameters import DATA, OUTPUT, RUNNING, argument, takes
+from vinets.cli.shared import CommonOptions, FolderOptions, WorkerOptions
 from vinets.core.files import locked
-from vinets.core.options import whole
 
 if TYPE_CHECKING:
     from vinets.report import ExperimentResult
 
 
-@takes("seed")
+@takes(without="seed")
 def reproduce(
-    names: Annotated[list[str], parameter(None, "{experiments}, or all.")],
-    /,
+    names: list[str] = argument("{experiments}, or all."),
     *,
-    data: Annotated[
-        Path | None,
-        parameter(DATA, "Folder with cifar10 and cifar100.", shown="none, for digits"),
-    ] = None,
-    weights: Annotated[
-        Path,
-        parameter(
-            DATA,
-            "Folder with resnet18_cifar10.safetensors and resnet34_cifar100.safetensors, or with "
-            "the folders cifar10-resnet18 and cifar100-resnet34 that vinets train --recipe wrote; "
-            "or one of these.",
-        ),
-    ] = Path("weights"),
-    on: Annotated[
-        list[str] | None,
-        parameter(
-            DATA,
-            "digits, a small network that is trained here and needs no files; or one of the "
-            "paper's two, resnet18 on CIFAR-10 and resnet34 on CIFAR-100.",
-            shown="the paper's two",
-        ),
-    ] = None,
-    seeds: Annotated[
-        int,
-        parameter(
-            RUNNING,
-            "Trainings for each row of a table and point of fig-baselines; of digits the splits "
-            "into training and test images.",
-            whole(),
-        ),
-    ] = 3,
-    quick: Annotated[
-        bool, parameter(RUNNING, "A small slice of everything, to see that it runs.")
-    ] = False,
+    data: Path | None = DATA.option(
+        "Folder with cifar10 and cifar100.", None, shown="none, for digits"
+    ),
+    weights: Path = DATA.option(
+        "Folder with resnet18_cifar10.safetensors and resnet34_cifar100.safetensors, or with the "
+        "folders cifar10-resnet18 and cifar100-resnet34 that vinets train --recipe wrote; or one "
+        "of these.",
+        Path("weights"),
+    ),
+    on: list[str] | None = DATA.option(
+        "digits, a small network that is trained here and needs no files; or one of the paper's "
+        "two, resnet18 on CIFAR-10 and resnet34 on CIFAR-100.",
+        None,
+        shown="the paper's two",
+    ),
+    seeds: int = RUNNING.option(
+        "Trainings for each row of a table and point of fig-baselines; of digits the splits into "
+        "training and test images.",
+        3,
+    ),
+    quick: bool = RUNNING.option("A small slice of everything, to see that it runs.", False),
     workers: WorkerOptions,
-    out: Annotated[Path, parameter(OUTPUT, "Folder for the results.")],
+    out: Path = OUTPUT.option("Folder for the results."),
     common: FolderOptions,
 ) -> None:
     """Repeat experiments of the paper: raw results as JSON, figures as PNG and SVG.
@@ -91,7 +67,7 @@ def reproduce(
     plan = Plan(seeds, quick, *([tuple(on)] if on else ()))
     if plan.quick and not common.json:
         print(f"{quick_sentence(plan)}\n")
-    with locked(out, wait=common.wait), watching(common.quiet) as progress:
+    with locked(out, wait=common.wait), common.progress() as progress:
         paths = carry_out(
             names,
             Folders(data, weights),
@@ -103,27 +79,19 @@ def reproduce(
             progress=progress,
             show=report_on,
         )
-    if show(common, {"results": paths}):
+    if common.show({"results": paths}):
         print("\n".join(map(str, paths)))
 
 
-@takes()
+@takes(without="seed device")
 def report(
-    results: Annotated[Path, parameter(None, "Folder of results, one JSON file an experiment.")],
-    /,
+    results: Path = argument("Folder of results, one JSON file an experiment."),
     *,
-    out: Annotated[
-        Path | None,
-        parameter(
-            OUTPUT,
-            "The page.",
-            shown="report.html in the folder, report-quick.html of a quick run",
-        ),
-    ] = None,
-    title: Annotated[
-        str, parameter(OUTPUT, "Title of the page.")
-    ] = "The paper's results, repeated",
-    common: OutputOptions,
+    out: Path | None = OUTPUT.option(
+        "The page.", None, shown="report.html in the folder, report-quick.html of a quick run"
+    ),
+    title: str = OUTPUT.option("Title of the page.", "The paper's results, repeated"),
+    common: CommonOptions,
 ) -> None:
     """Write results as one page: our values beside the paper's, and figures.
 
@@ -140,11 +108,10 @@ def report(
     page = results / f"report{quick}.html" if out is None else out
     if page.is_dir():
         raise ValueError(f"{page} is a folder. Pass the name of a file with --out.")
-    shown = (
-        newcomers_page(experiments) if can_show(experiments) else results_page(experiments, title)
-    )
+    newcomers = can_show(experiments)
+    shown = newcomers_page(experiments) if newcomers else results_page(experiments, title)
     # A text of JSON may hold half a pair of surrogates, which no file can.
     write_text(page, html(shown).encode("utf-8", "replace").decode("utf-8"))
     names = [experiment.experiment for experiment in experiments]
-    if show(common, {"page": str(page), "experiments": names}):
+    if common.show({"page": page, "experiments": names}):
         print(page)

@@ -4,123 +4,102 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import MISSING, dataclass, fields
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-from vinets.cli.parameters import parameter
-from vinets.core.options import (
-    Domain,
-    Options,
-    flag,
-    flag_of,
-    option,
-    optional,
-    path,
-    text,
-    whole,
-)
+from vinets.cli.parameters import DATA, OUTPUT, RUNNING, argument
+from vinets.core.options import Domain, Options, flag, flag_of, option, optional, path, text, whole
 from vinets.core.plain import as_plain
 from vinets.core.progress import Bars, Lines, Progress, Silent
 
 if TYPE_CHECKING:
+    import torch
+
     from vinets.data import DataSplit
     from vinets.networks.open import NamedNetwork
     from vinets.report import Table
 
-DATA, RUNNING, OUTPUT = "Data", "Running", "Output"
 
-
-def listed(kind: type, accepted: str, holds: Callable[[Any], bool] = lambda value: True) -> Domain:
-    """Return the domain of numbers with commas in between; each of them has to hold.
-
-    Examples
-    --------
-    >>> listed(int, "integers").read("3, 32,32")
-    (3, 32, 32)
-    """
-
-    def read(written: str) -> tuple[Any, ...]:
-        return tuple(kind(part) for part in written.split(","))
-
-    return Domain(
-        accepted, lambda values: isinstance(values, tuple) and all(map(holds, values)), read
-    )
-
-
-SIZES = listed(
-    int,
-    "positive integers with commas in between, such as 3,32,32",
-    lambda size: size >= 1,
+CUTS = Domain(
+    "a name, an index or a share",
+    lambda cut: isinstance(cut, str | int),
+    lambda written: int(written) if written.lstrip("-").isdecimal() else written,
 )
-CHANNELS = optional(
-    listed(
-        float,
-        "numbers with commas in between, one per channel or one for all, such as 0.485,0.456,0.406",
-    )
-)
-
-
-def _cut(written: str) -> str | int:
-    """Return an index into the cut points, or a name or share such as ``50%`` as it is."""
-    try:
-        return int(written)
-    except ValueError:
-        return written
-
-
-CUT = Domain("a name, an index or a share", lambda value: isinstance(value, str | int), _cut)
 CUT_HELP = "Name or index of a cut (see vinets cuts), or a share: 50%."
+SIZES = Domain(
+    "positive integers with commas in between, such as 3,32,32",
+    lambda sizes: all(size >= 1 for size in sizes),
+    lambda written: tuple(map(int, written.split(","))),
+)
+CHANNELS = Domain(
+    "numbers with commas in between, one per channel or one for all, such as 0.485,0.456,0.406",
+    lambda values: values is None or isinstance(values, tuple),
+    lambda written: tuple(map(float, written.split(","))),
+)
 
-UncutName = Annotated[
-    str, parameter(None, "A folder of vinets train, or a network with --weights: {networks}.")
-]
-NetworkName = Annotated[
-    str,
-    parameter(
-        None,
-        "A folder of vinets build or vinets train, or a network with --weights: {networks}.",
-    ),
-]
-WEIGHTS = "Weights for a network given by name: FILE.safetensors."
-Shape = Annotated[
-    Any,  # a tuple of integers, or None; to cyclopts a tuple is several words
-    parameter(
-        DATA,
-        "Shape of one input, such as 3,32,32.",
-        SIZES,
-        shown="what the network was made for",
-    ),
-]
+UNCUT = argument("A folder of vinets train, or a network with --weights: {networks}.")
+NETWORK = argument(
+    "A folder of vinets build or vinets train, or a network with --weights: {networks}."
+)
+DATA_SET = DATA.option("{data formats}.")
+SHAPE = DATA.option(
+    "Shape of one input, such as 3,32,32.", None, SIZES, shown="what the network was made for"
+)
+CUT = DATA.option(CUT_HELP, domain=CUTS)
 
 
 @dataclass(frozen=True)
-class OutputOptions(Options):
+class CommonOptions(Options):
     """What every command has."""
 
     quiet: bool = option(False, flag(), "No progress on stderr.", panel=OUTPUT, short=("-q",))
-    config: Path | None = option(  # read before the others are, see vinets.cli.run_file
-        None,
-        path(),
-        "Take options from a file, such as the run.toml of a folder.",
-        panel=RUNNING,
-        shown=None,
+    config: Path | None = option(  # read before the others are, see vinets.cli.app
+        None, path(), "Take options from a file, such as the run.toml of a folder.", panel=RUNNING
     )
     json: bool = option(
         False, flag(), "Print one JSON object on stdout, and nothing else there.", panel=OUTPUT
     )
-
-
-@dataclass(frozen=True)
-class CommonOptions(OutputOptions):
-    """What commands that compute have in common."""
-
     seed: int = option(0, whole(0), "Seed of every draw.", panel=RUNNING)
     device: str = option(
         "auto", text(), "auto (a GPU where there is one), cpu, cuda or cuda:0.", panel=RUNNING
     )
+
+    def start(self) -> torch.device:
+        """Start torch's draws from the seed, and return the device; a wrong one is refused now."""
+        import torch
+
+        from vinets.core.device import resolve_device
+
+        torch.manual_seed(self.seed)
+        return resolve_device("vinets", self.device)
+
+    def progress(self) -> AbstractContextManager[Progress]:
+        """Show progress on stderr: bars for a person, lines for a log, nothing if quiet."""
+        if self.quiet:
+            return nullcontext(Silent())
+        return Bars() if sys.stderr is not None and sys.stderr.isatty() else nullcontext(Lines())
+
+    def note(self, text: str) -> None:
+        """Say something on stderr."""
+        if not self.quiet:
+            print(text, file=sys.stderr)
+
+    def show(self, values: Any, *tables: Table) -> bool:
+        """Print tables or, with --json, values as one JSON object; return whether it was tables.
+
+        What is not a finite number becomes null.
+        """
+        if self.json:
+            escaped = "utf" not in (getattr(sys.stdout, "encoding", None) or "utf-8").lower()
+            print(json.dumps(as_plain(values), indent=2, ensure_ascii=escaped, allow_nan=False))
+        else:
+            from vinets.report import print_table
+
+            for table in tables:
+                print_table(table)
+        return not self.json
 
 
 @dataclass(frozen=True)
@@ -149,23 +128,22 @@ class WorkerOptions(Options):
     @property
     def jobs_or_cluster(self) -> int | str:
         """What Python calls take as ``jobs``."""
-        if self.cluster is None:
-            return self.jobs
-        if self.jobs > 1:
+        if self.cluster is not None and self.jobs > 1:
             raise ValueError(
                 "--jobs is for processes of this machine, and --cluster has workers of its own. "
                 "Pass one of them; local:2 behind dask:// starts two workers here."
             )
-        return self.cluster
+        return self.cluster or self.jobs
 
 
 @dataclass(frozen=True)
-class DataOptions(Options):
-    """Where data and weights come from; the names are those of :mod:`vinets.runs.open`."""
+class ReadingOptions(Options):
+    """How data and weights are read; the names are those of :mod:`vinets.runs.open`."""
 
     panel = DATA
-    data: str = option(MISSING, text(), "{data formats}.")
-    weights: Path | None = option(None, path(), WEIGHTS, shown=None)
+    weights: Path | None = option(
+        None, path(), "Weights for a network given by name: FILE.safetensors."
+    )
     size: int | None = option(
         None,
         optional(whole()),
@@ -192,26 +170,25 @@ class DataOptions(Options):
         """Return what :func:`vinets.runs.open.open_with_data` takes."""
         return dict(vars(self))
 
-    def words(self, kind: type[DataOptions] | None = None) -> tuple[str, ...]:
+    def words(self, kind: type[ReadingOptions] | None = None) -> tuple[str, ...]:
         """Return the options as they are written, as far as they differ from their defaults.
 
         With ``kind``, those that a command with fewer options takes, too.
         """
         words: list[str] = []
-        for one in fields(kind or type(self)):
+        for one in fields(kind or self):
             value, name = getattr(self, one.name), flag_of(one)
-            if isinstance(value, tuple):
-                value = ",".join(f"{number:g}" for number in value)
             if isinstance(value, bool):
                 words.append(name if value else f"--no-{name.removeprefix('--')}")
             elif value != one.default:
-                words += [name, str(value)]
+                numbers = value if isinstance(value, tuple) else ()
+                words += [name, ",".join(f"{number:g}" for number in numbers) or str(value)]
         return tuple(words)
 
 
 @dataclass(frozen=True)
-class TrainingDataOptions(DataOptions):
-    """Where data to train on comes from, and how it is augmented."""
+class TrainingReadingOptions(ReadingOptions):
+    """How data to train on is read, and how it is augmented."""
 
     flip: bool | None = option(
         None,
@@ -239,30 +216,8 @@ def opened_again(out: Path, model: str) -> str:
     return f"{out}@{file}" if ".py:" in file else str(out)
 
 
-@contextmanager
-def watching(quiet: bool) -> Iterator[Progress]:
-    """Show progress on stderr: bars for a person, lines for a log, nothing if quiet."""
-    if quiet:
-        yield Silent()
-    elif sys.stderr is not None and sys.stderr.isatty():
-        with Bars() as bars:
-            yield bars
-    else:
-        yield Lines()
-
-
-def seed_and_device(common: CommonOptions) -> Any:
-    """Start torch's draws from the seed, and return the device; neither needs data or a network."""
-    import torch
-
-    from vinets.core.device import resolve_device
-
-    torch.manual_seed(common.seed)
-    return resolve_device("vinets", common.device)
-
-
 def open_data(
-    net: str, data_options: DataOptions, common: OutputOptions, *, uncut: bool = False
+    net: str, data: str, reading: ReadingOptions, common: CommonOptions, *, uncut: bool = False
 ) -> tuple[NamedNetwork, DataSplit]:
     """Open a network with weights and the data that is named; it is uncut if that is wanted.
 
@@ -273,39 +228,16 @@ def open_data(
     from vinets.runs.open import open_uncut, open_with_data
 
     if uncut:
-        opened, _, split = open_uncut(net, **data_options.keywords())
+        opened, _, split = open_uncut(net, data, **reading.keywords())
         assert split is not None  # data is named
     else:
-        opened, split = open_with_data(net, **data_options.keywords())
-    require_weights(opened, data_options.data)
+        opened, split = open_with_data(net, data, **reading.keywords())
+    require_weights(opened, data)
     if opened.told_by and isinstance(split.train, ImageSource):
         used = split.train.preprocessing
         mean, std = (", ".join(f"{v:g}" for v in values) for values in (used.mean, used.std))
-        note(
+        common.note(
             f"Images are normalised as {opened.told_by} tells, by mean {mean} and std {std}; "
-            "--mean and --std change that.",
-            common.quiet,
+            "--mean and --std change that."
         )
     return opened, split
-
-
-def note(text: str, quiet: bool = False) -> None:
-    """Say something on stderr."""
-    if not quiet:
-        print(text, file=sys.stderr)
-
-
-def show(common: OutputOptions, values: Any, *tables: Table) -> bool:
-    """Print tables or, with --json, values as one JSON object; return whether it was tables.
-
-    What is not a finite number becomes null.
-    """
-    if common.json:
-        escaped = "utf" not in (getattr(sys.stdout, "encoding", None) or "utf-8").lower()
-        print(json.dumps(as_plain(values), indent=2, ensure_ascii=escaped, allow_nan=False))
-    else:
-        from vinets.report import print_table
-
-        for table in tables:
-            print_table(table)
-    return not common.json

@@ -1,45 +1,27 @@
-"""``vinets cuts``, ``evaluate``, ``bench`` and ``predict``: look at networks, and use them."""
+"""``vinets cuts``, ``evaluate``, ``bench``, ``predict``, ``export``: use networks."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
 
 from vinets import pretrained
-from vinets.cli.parameters import parameter, takes
-from vinets.cli.shared import (
-    DATA,
-    OUTPUT,
-    RUNNING,
-    SIZES,
-    WEIGHTS,
-    CommonOptions,
-    DataOptions,
-    NetworkName,
-    Shape,
-    open_data,
-    seed_and_device,
-    show,
-    watching,
-)
-from vinets.core.options import whole
-from vinets.core.settings import FormatOptions, WindowOptions
+from vinets.cli import shared
+from vinets.cli.parameters import DATA, OUTPUT, RUNNING, argument, takes
+from vinets.core.options import choice
+from vinets.core.settings import ExportOptions, FormatOptions, WindowOptions
 
 
-@takes()
+@takes(without="size split_seed mean std")
 def cuts(
-    model: Annotated[str, parameter(None, "A folder of vinets train, or a name: {networks}.")],
-    /,
+    model: str = argument("A folder of vinets train, or a name: {networks}."),
     *,
-    data: Annotated[
-        str | None, parameter(DATA, "Takes the shape of its inputs: {data formats}.")
-    ] = None,
-    shape: Shape = None,
-    weights: Annotated[Path | None, parameter(DATA, WEIGHTS)] = None,
-    match: Annotated[str | None, parameter(OUTPUT, "All cuts whose name holds this text.")] = None,
-    every: Annotated[bool, parameter(OUTPUT, "All cuts.", None, "--all")] = False,
-    common: CommonOptions,
+    data: str | None = DATA.option("Takes the shape of its inputs: {data formats}.", None),
+    shape: tuple[int, ...] | None = shared.SHAPE,
+    reading: shared.ReadingOptions,
+    match: str | None = OUTPUT.option("All cuts whose name holds this text.", None),
+    every: bool = OUTPUT.option("All cuts.", False, flag="--all"),
+    common: shared.CommonOptions,
 ) -> None:
     """List where to cut a network, from its input to its output.
 
@@ -55,12 +37,12 @@ def cuts(
     from vinets.core.device import each
     from vinets.latent.cut import cut_points
     from vinets.models import PRESETS
-    from vinets.report import Column, Row, Table
+    from vinets.report import Column, Table
     from vinets.runs.open import open_uncut
     from vinets.search.space import choose_cuts
 
-    device = seed_and_device(common)
-    opened, example, _ = open_uncut(model, data, shape, weights=weights)
+    device = common.start()
+    opened, example, _ = open_uncut(model, data, shape, weights=reading.weights)
     marks = {cut: name for name, (of, cut) in PRESETS.items() if of == opened.architecture}
     inputs = each(example, lambda tensor: tensor.to(device))
     known = cut_points(opened.network.to(device), inputs)
@@ -73,21 +55,16 @@ def cuts(
     facts = {"model": model, "architecture": opened.architecture, "points": listed}
     if match is None and not every:
         points = [p for p in points if p.name in tried or p.name in marks] or points
-    columns = (
-        Column("index", format="d"),
-        Column("name"),
-        Column("shape"),
-        Column("parameters", format=","),
-        Column("macs", "MACs", ","),
-        Column("removed", format=".0%"),
-        *([Column("preset")] if marks else []),
-    )
-    rows = tuple(
-        Row(asdict(p) | {"shape": "×".join(map(str, p.shape)), "preset": marks.get(p.name, "")})
-        for p in points
-    )
-    shown = show(common, facts, Table("cuts", "Cuts, from the input to the output", columns, rows))
-    if shown and len(points) < len(known) and match is None and not common.quiet:
+    formats = {"index": "d", "name": None, "shape": None, "parameters": ",", "MACs": ","}
+    formats |= {"removed": ".0%"} | ({"preset": None} if marks else {})
+    columns = [Column(name, format=one) for name, one in formats.items()]
+    rows = []
+    for p in points:
+        size, mark = "×".join(map(str, p.shape)), marks.get(p.name, "")
+        row = (p.index, p.name, size, p.parameters, p.macs, p.removed, mark)
+        rows.append(row[: len(columns)])
+    table = Table.from_rows("cuts", "Cuts, from the input to the output", columns, rows)
+    if common.show(facts, table) and len(points) < len(known) and not (match or common.quiet):
         print(
             f"{len(points)} of {len(known)} cuts: those that vinets compress tries"
             f"{', and those of the paper' if marks else ''}. --all shows every one."
@@ -96,13 +73,13 @@ def cuts(
 
 @takes()
 def evaluate(
-    net: NetworkName,
-    /,
+    net: str = shared.NETWORK,
     *,
-    data_options: DataOptions,
-    part: Annotated[str, parameter(DATA, "Part of the data: test or train.")] = "test",
-    batch_size: Annotated[int, parameter(DATA, "Examples at once.", whole())] = 512,
-    common: CommonOptions,
+    data: str = shared.DATA_SET,
+    reading: shared.ReadingOptions,
+    part: str = DATA.option("Part of the data.", "test", choice("test", "train")),
+    batch_size: int = DATA.option("Examples at once.", 512),
+    common: shared.CommonOptions,
 ) -> None:
     """Evaluate a network: accuracy, top-5 accuracy, loss and calibration, and class by class.
 
@@ -114,17 +91,15 @@ def evaluate(
 
     Example: vinets evaluate out/small@net.py:MyNet --data digits
     """
-    from vinets.core.checks import one_of
     from vinets.measure import evaluate as measure
     from vinets.measure.level import warn_of_low_accuracy
 
-    device = seed_and_device(common)
-    one_of("vinets", "part", part, ("test", "train"))
-    opened, split = open_data(net, data_options, common)
+    device = common.start()
+    opened, split = shared.open_data(net, data, reading, common)
     source = split.test if part == "test" else split.train
-    with watching(common.quiet) as progress:
+    classes = list(opened.classes or source.classes)
+    with common.progress() as progress:
         progress.start(f"evaluating {opened.name}", len(source))
-        classes = list(opened.classes or source.classes)
         evaluation = measure(
             opened.network,
             split,
@@ -138,31 +113,25 @@ def evaluate(
         warn_of_low_accuracy(
             opened.name, opened.network, source, evaluation.accuracy, opened.stated, device
         )
-    facts = {"network": net, "data": data_options.data, "part": part, "classes": classes}
-    show(common, facts | evaluation.to_dict(), evaluation.table, evaluation.by_class)
+    facts = {"network": net, "data": data, "part": part, "classes": classes}
+    common.show(facts | evaluation.to_dict(), evaluation.table, evaluation.by_class)
 
 
-@takes("warmup")
+@takes(without="warmup")
 def bench(
-    nets: Annotated[
-        list[str],
-        parameter(
-            None,
-            "Folders of vinets build or vinets train, files of vinets export (.onnx), or names: "
-            "resnet18.",
-        ),
-    ],
-    /,
+    nets: list[str] = argument(
+        "Folders of vinets build or vinets train, files of vinets export (.onnx), or names: "
+        "resnet18."
+    ),
     *,
-    shape: Shape = None,
-    batch_sizes: Annotated[
-        Any,  # a tuple of integers
-        parameter(RUNNING, "Examples at once, with commas in between.", SIZES, shown="1,32,256"),
-    ] = (1, 32, 256),
+    shape: tuple[int, ...] | None = shared.SHAPE,
+    batch_sizes: tuple[int, ...] = RUNNING.option(
+        "Examples at once, with commas in between.", (1, 32, 256), shared.SIZES, shown="1,32,256"
+    ),
     windows: WindowOptions,
     formats: FormatOptions,
-    compile: Annotated[bool, parameter(RUNNING, "Use torch.compile.")] = False,
-    common: CommonOptions,
+    compile: bool = RUNNING.option("Use torch.compile.", False),
+    common: shared.CommonOptions,
 ) -> None:
     """Measure speed, memory and size of networks side by side.
 
@@ -177,9 +146,9 @@ def bench(
     from vinets.measure import bench as measure
     from vinets.networks.open import noise_like, open_side_by_side
 
-    seed_and_device(common)
+    common.start()
     opened, example = open_side_by_side(nets, shape)
-    with watching(common.quiet) as progress:
+    with common.progress() as progress:
         progress.start("timing", 1)
         comparison = measure(
             {name: network.network for name, network in opened.items()},
@@ -191,32 +160,24 @@ def bench(
             formats=formats,
         )
         progress.advance(1)
-    show(common, comparison.to_dict(), comparison.speed_table, comparison.size_table)
+    common.show(comparison.to_dict(), comparison.speed_table, comparison.size_table)
 
 
 @takes()
 def predict(
-    net: Annotated[
-        str,
-        parameter(
-            None,
-            "A folder of vinets build or vinets train, or a network of the package: "
-            f"{', '.join(pretrained.names())}.",
-        ),
-    ],
-    path: Annotated[
-        Path | None,
-        parameter(
-            None,
-            "An image, or a folder of images.",
-            shown="the picture that comes with the network, where one does",
-        ),
-    ] = None,
-    /,
+    net: str = argument(
+        "A folder of vinets build or vinets train, or a network of the package: "
+        f"{', '.join(pretrained.names())}."
+    ),
+    path: Path | None = argument(
+        "An image, or a folder of images.",
+        None,
+        shown="the picture that comes with the network, where one does",
+    ),
     *,
-    top: Annotated[int, parameter(OUTPUT, "Classes to show.", whole())] = 3,
-    batch_size: Annotated[int, parameter(RUNNING, "Images at once.", whole())] = 64,
-    common: CommonOptions,
+    top: int = OUTPUT.option("Classes to show.", 3),
+    batch_size: int = RUNNING.option("Images at once.", 64),
+    common: shared.CommonOptions,
 ) -> None:
     """Classify images: the most probable classes of each.
 
@@ -231,14 +192,13 @@ def predict(
     from vinets.report import Column, Table
     from vinets.runs.open import predict_images
 
-    device = seed_and_device(common)
-    opened = open_network(net)
+    device, opened = common.start(), open_network(net)
     if path is None and pretrained.is_name(net):
         path = pretrained.example(net)
     if path is None:
         raise ValueError(f"Pass an image, or a folder of images: {net} comes without a picture.")
     files = image_files(path)
-    with watching(common.quiet) as progress:
+    with common.progress() as progress:
         predictions = predict_images(
             opened, files, top=top, batch_size=batch_size, device=device, progress=progress
         )
@@ -249,4 +209,54 @@ def predict(
     ]
     columns = [Column("image"), Column("class"), Column("probability", format=".2%")]
     table = Table.from_rows("predictions", f"What {opened.name} says", columns, rows)
-    show(common, {"network": net, "predictions": predictions}, table)
+    common.show({"network": net, "predictions": predictions}, table)
+
+
+@takes()
+def export(
+    net: str = argument("A folder of vinets build or vinets train, or a name with --weights."),
+    *,
+    out: Path = OUTPUT.option("File to write; it ends in {export suffixes}."),
+    exporting: ExportOptions,
+    shape: tuple[int, ...] | None = shared.SHAPE,
+    data: str | None = DATA.option(
+        "Measure accuracy on its test part, which float16 and int8 need: {data formats}.", None
+    ),
+    reading: shared.ReadingOptions,
+    common: shared.CommonOptions,
+) -> None:
+    """Write a network, cut or whole, for other runtimes: ONNX or torch.export.
+
+    The file takes batches of any size. It is run on the CPU and compared with the network, on
+    the device, before it is put into place: its logits, and with --data its accuracy. A file that
+    loses more than --most-lost is not written. ONNX, which OpenVINO reads as well, needs the extra
+    'onnx'.
+
+    Example: vinets export out/small --out small.onnx --format onnx-int8 --data digits
+    """
+    from vinets.core.checks import format_bytes
+    from vinets.export import export_network
+    from vinets.report import Table
+    from vinets.runs.open import open_to_export
+
+    device = common.start()
+    network, split = open_to_export(net, data, shape, **reading.keywords())
+    report = export_network(
+        network, out, exporting=exporting, data=split, device=device, seed=common.seed
+    )
+    common.note(f"Written to {out}")
+    row = {
+        "format": report.format,
+        "size": format_bytes(report.size),
+        "largest difference": f"{report.largest_difference:.2g}",
+        "at batch sizes": ", ".join(map(str, report.batch_sizes)),
+    }
+    if report.accuracy is not None and report.network_accuracy is not None:
+        row |= {
+            "test examples": f"{report.tested_on:,}",
+            "network's accuracy": f"{report.network_accuracy:.2%}",
+            "file's accuracy": f"{report.accuracy:.2%}",
+            "Δ points": f"{100 * (report.accuracy - report.network_accuracy):+.2f}",
+        }
+    table = Table.from_rows("export", str(report.path), list(row), [list(row.values())])
+    common.show(report.to_dict(), table)

@@ -20,24 +20,20 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from vinets.core.device import call, device_of, each, evaluating
 from vinets.core.progress import Progress, Silent
-from vinets.data import DataSplit, ImageSource, Source, as_source, choose_per_class
-from vinets.explanations.positions import (
-    Picture,
-    grid_of,
-    picture_of,
-    pixels_of,
-    preprocessing_of,
-    rows_of,
-    seen_by,
-)
+from vinets.data import DataSplit, ImageSource, Preprocessing, as_source, choose_per_class
 from vinets.explanations.sums import HeadSum, head_sum
+from vinets.heads.pieces import integrated_gradients
+from vinets.latent.reader import LatentReader
 from vinets.networks.network import CutNetwork
 
+Picture = NDArray[np.float64] | None
 QUANTILE_LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 
@@ -111,7 +107,7 @@ class Explanation:
     components: tuple[Component, ...]  # variables that the polynomials name
     neighbours: tuple[Neighbour, ...]  # the nearest first
     examples: int  # number of training examples it was compared with
-    picture: Picture = field(default=None, metadata={"plain": False})
+    picture: Picture = field(default=None, metadata={"plain": False})  # (H, W, 1 or 3) in [0, 1]
     # Integrated gradients of the margin (H, W), which follow the image through the backbone.
     pixels: Picture = field(default=None, metadata={"plain": False})
 
@@ -176,70 +172,74 @@ def explain(
         raise ValueError(f"The network knows no class {against!r}. Its classes are {known}.")
     if rival == answer:
         raise ValueError(f"The answer is {against!r} itself. Pass another class as 'against'.")
-    chosen = choose_per_class(source.labels, per_class, seed)
-    with evaluating(net):
-        seen = _TrainingExamples(total, len(names), (answer, rival))
-        watch = progress or Silent()
-        watch.start("training examples", len(chosen))
-        for batch, labels in source.batches(batch_size, order=chosen, device=device):
-            seen.add(call(net.latents, batch), latents, labels)
-            watch.advance(len(labels))
+    chosen, watch = choose_per_class(source.labels, per_class, seed), progress or Silent()
+    present = set(source.labels[chosen].tolist())
     for k in (answer, rival):
-        if not seen.counts[k]:
+        if k not in present:
             raise ValueError(
                 f"The data has no example of class {names[k]!r} to compare with. Pass the data "
                 "that the network was trained on."
             )
-    grid = grid_of(net.reader, output, latents.shape[2]) if total.local else None
-    return replace(
-        _margin_as_sum(seen, latents, logits, names, grid, top),
-        sees=None if grid is None else seen_by(net, inputs, grid),
-        neighbours=_neighbours(seen, source, chosen, names, neighbours),
-        picture=picture_of(net, source, inputs),
-        pixels=pixels_of(net, inputs, answer, rival),
-    )
+    seen = _TrainingExamples(total, (answer, rival))
+    with evaluating(net):
+        watch.start("training examples", len(chosen))
+        for batch, labels in source.batches(batch_size, order=chosen, device=device):
+            seen.add(call(net.latents, batch), latents, labels)
+            watch.advance(len(labels))
+    grid = _grid_of(net.reader, output, latents.shape[2]) if total.local else None
+    labels, distances = (torch.cat(part).cpu() for part in (seen.labels, seen.distances))
+    nearest = distances.topk(min(neighbours, len(distances)), largest=False).indices.tolist()
+    examples = []
+    for i in nearest:
+        index, picture = int(chosen[i]), None
+        if isinstance(source, ImageSource):
+            picture = (source.images[index].permute(1, 2, 0).cpu().double() / 255).numpy()
+        label, distance = names[int(labels[i])], float(distances[i])
+        examples.append(Neighbour(index, label, distance, picture))
+    found: dict[str, Any] = {"neighbours": tuple(examples)}
+    if isinstance(inputs, Tensor) and inputs.ndim == 4:  # an image
+        first, second = (torch.tensor([k], device=device) for k in (answer, rival))
+        pixels = integrated_gradients(net, inputs, first, second)[0]
+        found["pixels"] = pixels.cpu().double().numpy()
+        own, other = net.record.preprocessing, getattr(source, "preprocessing", None)
+        used = other if own is None else Preprocessing.from_dict(own)
+        if used is not None and inputs.shape[1] in (1, 3):
+            mean, std = (inputs.new_tensor(m)[:, None, None] for m in (used.mean, used.std))
+            shown = (inputs[0] * std + mean).clamp(0, 1)
+            found["picture"] = shown.permute(1, 2, 0).cpu().double().numpy()
+        found["sees"] = None if grid is None else _seen_by(net, inputs, grid)
+    return replace(_margin_as_sum(seen, latents, logits, names, grid, top), **found)
 
 
 class _TrainingExamples:
     """Sums over the training examples, and values that are kept of each, batch by batch."""
 
-    def __init__(self, total: HeadSum, classes: int, pair: tuple[int, int]) -> None:
+    def __init__(self, total: HeadSum, pair: tuple[int, int]) -> None:
         self.total, self.pair = total, pair
-        like, n = total.weight, len(total.names)
-        self.counts = torch.zeros(classes, dtype=torch.int64)
         self.values: Any = [0.0, 0.0]  # sums (P, N) over either class
         self.paths: Any = [0.0, 0.0]  # (P,), the difference of the two logits
-        self.terms: Any = [0.0, 0.0]  # sums and squares (T,)
-        self.variables = like.new_zeros(classes, n)
-        self.squares = like.new_zeros(n)
-        self.rows = 0
+        self.terms: Any = [0.0, 0.0, 0]  # sums and squares (T,), and how many
+        self.labels: list[Tensor] = []  # and by example: values (N,) and variables (n,), distance
         self.features: list[Tensor] = []
-        self.labels: list[Tensor] = []
+        self.variables: list[Tensor] = []
         self.distances: list[Tensor] = []
 
     def add(self, latents: Tensor, mine: Tensor, labels: Tensor) -> None:
         total, (answer, rival) = self.total, self.pair
         z = total.variables(latents)
         v, path = total.values(z), total.path(latents)
-        self.counts += torch.bincount(labels.cpu(), minlength=len(self.counts))
         for i, k in enumerate(self.pair):
             self.values[i] = self.values[i] + v[labels == k].sum(0)
             if path is not None:
                 own = path[labels == k]
                 self.paths[i] = self.paths[i] + (own[..., answer] - own[..., rival]).sum(0)
         terms = total.spread_of(z).flatten(0, 1)
-        self.rows += len(terms)
-        self.terms = [self.terms[0] + terms.sum(0), self.terms[1] + terms.square().sum(0)]
-        mean = z.mean(1)
-        self.variables.index_add_(0, labels, mean)
-        self.squares += mean.square().sum(0)
+        more = terms.sum(0), terms.square().sum(0), len(terms)
+        self.terms = [a + b for a, b in zip(self.terms, more, strict=True)]
+        self.labels.append(labels)
         self.features.append(v.sum(1))
-        self.labels.append(labels.cpu())
-        self.distances.append((latents - mine).flatten(1).double().norm(dim=1).cpu())
-
-    def middle(self, sums: Any) -> Any:
-        """Average over both classes, with equal weight."""
-        return sum(s / self.counts[k] for s, k in zip(sums, self.pair, strict=True)) / 2
+        self.variables.append(z.mean(1))
+        self.distances.append((latents - mine).flatten(1).double().norm(dim=1))
 
 
 @torch.no_grad()
@@ -252,43 +252,66 @@ def _margin_as_sum(
     top: int,
 ) -> Explanation:
     """Write the margin as a sum over polynomials: the explanation but neighbours and pictures."""
-    total = seen.total
-    answer, rival = seen.pair
+    total, (answer, rival) = seen.total, seen.pair
+    labels, features = torch.cat(seen.labels), torch.cat(seen.features)
+    counts = torch.bincount(labels, minlength=len(names))
+
+    def by_class(values: Tensor) -> Tensor:  # means, (K, ...); NaN without examples
+        sums = values.new_zeros(len(names), values.shape[1]).index_add_(0, labels, values)
+        return sums / counts[:, None]
+
+    def middle_of(sums: Any) -> Any:  # the mean of both classes, with equal weight
+        return sum(s / counts[k] for s, k in zip(sums, seen.pair, strict=True)) / 2
+
     z = total.variables(latents)
     values, path = total.values(z)[0], total.path(latents)
     weight = total.weight[answer] - total.weight[rival]
-    usual = seen.middle(seen.values)  # (P, N)
+    usual = middle_of(seen.values)  # (P, N)
     contributions = weight * (values - usual)  # (P, N)
     by_polynomial, by_position = contributions.sum(0), contributions.sum(1)
     middle = float(total.bias[answer] - total.bias[rival] + weight @ usual.sum(0))
     along_path = 0.0
     if path is not None:
-        usual_path = seen.middle(seen.paths)
+        usual_path = middle_of(seen.paths)
         path_at = path[0, :, answer] - path[0, :, rival] - usual_path
         along_path = float(path_at.sum())
         middle += float(usual_path.sum())
         if total.local:
             by_position = by_position + path_at
     best = by_polynomial.abs().topk(min(top, len(by_polynomial))).indices
-    features, labels = torch.cat(seen.features), torch.cat(seen.labels)
-    where = labels.to(features.device)
-    sizes = features.new_zeros(len(names), features.shape[1]).index_add_(0, where, features.abs())
-    sizes /= torch.bincount(where, minlength=len(names))[:, None]  # NaN without examples
-    mean = seen.terms[0] / seen.rows
-    spread = (seen.terms[1] / seen.rows - mean.square()).clamp_min(0).sqrt()
+    smallest = by_class(features.abs()).nan_to_num(math.inf).argmin(0)
+    sums, squares, count = seen.terms
+    spread = (squares / count - (sums / count).square()).clamp_min(0).sqrt()
     generators = tuple(
         Contribution(
             index=j,
-            polynomial=total.write(j, mean, spread),
+            polynomial=total.write(j, sums / count, spread),
             weight=float(weight[j]),
             value=float(values[:, j].sum()),
             middle=float(usual[:, j].sum()),
             contribution=float(by_polynomial[j]),
-            smallest_on=names[int(sizes[:, j].nan_to_num(math.inf).argmin())],
-            spreads=_spreads(features[:, j].cpu(), labels, seen.pair, float(values[:, j].sum())),
-            map=None if grid is None else rows_of(contributions[:, j], grid),
+            smallest_on=names[int(smallest[j])],
+            spreads=_spreads(features[:, j], labels, seen.pair, float(values[:, j].sum())),
+            map=None if grid is None else _rows_of(contributions[:, j], grid),
         )
         for j in best.tolist()
+    )
+    # The variables that the polynomials name, in the order in which they do.
+    written = " ".join(one.polynomial for one in generators)
+    places = [total.names.index(name) for name in dict.fromkeys(re.findall(r"\b[cz]\d+", written))]
+    variables = torch.cat(seen.variables)[:, places]
+    mean, std, means = variables.mean(0), variables.std(0, correction=0), by_class(variables)
+    highest, lowest = means.nan_to_num(-math.inf).argmax(0), means.nan_to_num(math.inf).argmin(0)
+    components = tuple(
+        Component(
+            total.names[place],
+            float(z[0, :, place].mean()),
+            float(mean[i]),
+            float(std[i]),
+            names[int(highest[i])],
+            names[int(lowest[i])],
+        )
+        for i, place in enumerate(places)
     )
     shares = logits.softmax(0)
     likely = shares.topk(min(5, len(shares))).indices.tolist()
@@ -303,10 +326,10 @@ def _margin_as_sum(
         others=float(by_polynomial.sum() - by_polynomial[best].sum()),
         count=len(by_polynomial),
         path=along_path,
-        map=None if grid is None else rows_of(by_position, grid),
+        map=None if grid is None else _rows_of(by_position, grid),
         outside=0.0 if grid is None else float(by_position[: -math.prod(grid)].sum()),
         sees=None,
-        components=_components(total, z, seen, generators, names),
+        components=components,
         neighbours=(),
         examples=len(labels),
     )
@@ -326,53 +349,15 @@ def _spreads(
     return spreads
 
 
-def _components(
-    total: HeadSum,
-    z: Tensor,
-    seen: _TrainingExamples,
-    generators: tuple[Contribution, ...],
-    names: tuple[str, ...],
-) -> tuple[Component, ...]:
-    """Describe the variables that are named in the polynomials, in the order of their names."""
-    named = [name for one in generators for name in re.findall(r"\b[cz]\d+", one.polynomial)]
-    places = {name: i for i, name in enumerate(total.names)}
-    count = int(seen.counts.sum())
-    mean = seen.variables.sum(0) / count
-    std = (seen.squares / count - mean.square()).clamp_min(0).sqrt()
-    by_class = seen.variables / seen.counts.to(mean.device)[:, None]  # NaN without examples
-    return tuple(
-        Component(
-            name,
-            float(z[0, :, i].mean()),
-            float(mean[i]),
-            float(std[i]),
-            names[int(by_class[:, i].nan_to_num(-math.inf).argmax())],
-            names[int(by_class[:, i].nan_to_num(math.inf).argmin())],
-        )
-        for name in dict.fromkeys(named)
-        for i in (places[name],)
-    )
-
-
-def _neighbours(
-    seen: _TrainingExamples, source: Source, chosen: Tensor, names: tuple[str, ...], count: int
-) -> tuple[Neighbour, ...]:
-    """Find the training examples with the nearest latents."""
-    distances, labels = torch.cat(seen.distances), torch.cat(seen.labels)
-    nearest = distances.topk(min(count, len(distances)), largest=False).indices.tolist()
-    neighbours = []
-    for i in nearest:
-        index, picture = int(chosen[i]), None
-        if isinstance(source, ImageSource):
-            picture = (source.images[index].permute(1, 2, 0).cpu().double() / 255).numpy()
-        neighbours.append(Neighbour(index, names[int(labels[i])], float(distances[i]), picture))
-    return tuple(neighbours)
-
-
 def _input(net: CutNetwork, image: Any) -> Any:
     """Return the image as a batch of one."""
     if isinstance(image, str | Path):
-        return preprocessing_of(net).read(image)
+        if net.record.preprocessing is None:
+            raise ValueError(
+                "The network has no preprocessing on record, so that it is not known how an image "
+                "becomes its input. Train or build it on images, or pass a tensor."
+            )
+        return Preprocessing.from_dict(net.record.preprocessing).read(image)
     fields = net.record.inputs
 
     def batch(name: str, value: Tensor) -> Tensor:
@@ -389,3 +374,45 @@ def _input(net: CutNetwork, image: Any) -> Any:
     if isinstance(image, Tensor):
         return batch("", image)
     return {name: batch(name, value) for name, value in image.items()}
+
+
+# --- positions and pixels ---------------------------------------------------------------------
+
+
+def _grid_of(reader: LatentReader, output: Any, positions: int) -> tuple[int, int] | None:
+    """Return the height and width of the positions; None where there is only one."""
+    if positions == 1:
+        return None
+    if reader.pool is not None:
+        return reader.pool, reader.pool
+    shape = reader.describe(output)
+    if shape.height > 1:
+        return shape.height, shape.width
+    # tokens of square patches, perhaps with others before them
+    side = math.isqrt(positions)
+    return (side, side) if positions - side * side <= 2 else (1, positions)
+
+
+def _seen_by(net: CutNetwork, inputs: Tensor, grid: tuple[int, int]) -> tuple[int, int] | None:
+    """Return height and width of the pixels that latents in the middle depend on, if any.
+
+    Found by gradients at noise: at the image itself, a ReLU may hide some.
+    """
+    draw = torch.Generator().manual_seed(0)
+    noise = torch.randn(8, *inputs.shape[1:], generator=draw).to(inputs).requires_grad_()
+    latents = net.latents(noise)
+    height, width = grid
+    first = latents.shape[2] - height * width  # tokens outside of the grid come before it
+    middle = latents[:, :, first + (height // 2) * width + width // 2]
+    (gradient,) = torch.autograd.grad(middle.sum(), noise)
+    reached = (gradient != 0).any(1).any(0)
+    rows, columns = (reached.any(d).nonzero()[:, 0] for d in (1, 0))
+    if not len(rows):
+        return None
+    return tuple(int(i.max() - i.min()) + 1 for i in (rows, columns))  # type: ignore[return-value]
+
+
+def _rows_of(values: Tensor, grid: tuple[int, int]) -> tuple[tuple[float, ...], ...]:
+    """Return the last values, one a position of the grid, row by row."""
+    rows = values[len(values) - math.prod(grid) :].view(grid).tolist()
+    return tuple(tuple(row) for row in rows)

@@ -85,6 +85,10 @@ def _where(reasons: Explanation) -> tuple[Block, ...]:
     """Return the image, what every position adds to the margin, and the gradients."""
     image: list[Block] = []
     gradients: list[Block] = []
+
+    def heat_map(id: str, alt: str, caption: str, values: np.ndarray) -> Drawing:
+        return Drawing(id, alt, caption, partial(_draw_map, values, reasons), MAP_INCHES)
+
     if reasons.picture is not None:
         draw = partial(_draw_images, [(reasons.picture, "")])
         image.append(Drawing("image", "The image.", "The image.", draw, MAP_INCHES))
@@ -98,8 +102,7 @@ def _where(reasons: Explanation) -> tuple[Block, ...]:
             "squares: these follow the image through the backbone."
         )
         alt = "Heat map of the integrated gradients of the margin."
-        draw = partial(_draw_map, squares, reasons)
-        gradients.append(Drawing("pixels", alt, caption, draw, MAP_INCHES))
+        gradients.append(heat_map("pixels", alt, caption, squares))
     if reasons.map is None:
         text = (
             "The polynomials of this network see the whole map at once, so that no part of the "
@@ -119,23 +122,22 @@ def _where(reasons: Explanation) -> tuple[Block, ...]:
     if reasons.outside:
         text += f", with {number(reasons.outside, LOGITS)} of tokens outside"
     positions = f"{len(reasons.map)} by {len(reasons.map[0])} positions"
-    maps: list[Block] = [
-        Drawing(
-            "map",
-            f"Heat map of what every position adds to the margin, {positions}.",
-            f"What each of {positions} adds to the margin: red for {reasons.answer}, blue for "
-            f"{reasons.next}.",
-            partial(_draw_map, np.array(reasons.map), reasons),
-            MAP_INCHES,
+    caption = (
+        f"What each of {positions} adds to the margin: red for {reasons.answer}, blue for "
+        f"{reasons.next}."
+    )
+    alt = f"Heat map of what every position adds to the margin, {positions}."
+    whole = heat_map("map", alt, caption, np.array(reasons.map))
+    single = [
+        heat_map(
+            f"map-{one.index}",
+            f"Heat map of polynomial {one.index}.",
+            f"Polynomial p{one.index} alone, {number(one.contribution, LOGITS)} logits.",
+            np.array(one.map),
         )
+        for one in reasons.generators[: 1 if gradients else 2]
     ]
-    for one in reasons.generators[: 1 if gradients else 2]:
-        if one.map is not None:
-            caption = f"Polynomial p{one.index} alone, {number(one.contribution, LOGITS)} logits."
-            alt = f"Heat map of polynomial {one.index}."
-            draw = partial(_draw_map, np.array(one.map), reasons)
-            maps.append(Drawing(f"map-{one.index}", alt, caption, draw, MAP_INCHES))
-    return (f"{text}.", Beside((*image, maps[0])), Beside((*gradients, *maps[1:])))
+    return (f"{text}.", Beside((*image, whole)), Beside((*gradients, *single)))
 
 
 def _what(reasons: Explanation) -> tuple[Block, ...]:
@@ -146,16 +148,17 @@ def _what(reasons: Explanation) -> tuple[Block, ...]:
         "polynomial that vanishes here but not on the other class counts, too. Main terms are "
         "those that vary most over the training examples."
     )
-    listed = sum(one.contribution for one in reasons.generators)
+    shown = reasons.generators
     parts: list[tuple[Value, ...]] = [
         (f"middle of {reasons.answer} and {reasons.next}", reasons.middle),
-        (f"the {len(reasons.generators)} polynomials below", listed),
-        (f"the other {reasons.count - len(reasons.generators):,} polynomials", reasons.others),
+        (f"the {len(shown)} polynomials below", sum(one.contribution for one in shown)),
+        (f"the other {reasons.count - len(shown):,} polynomials", reasons.others),
+        *[("linear path", reasons.path)] * bool(reasons.path),
+        ("margin", reasons.margin),
     ]
-    parts += [("linear path", reasons.path)] * bool(reasons.path)
-    parts.append(("margin", reasons.margin))
-    columns: tuple[Column, ...] = (Column("part"), Column("logits", format=LOGITS))
-    total = Table.from_rows("sum", "The margin as a sum, in logits", columns, parts)
+    total = Table.from_rows(
+        "sum", "The margin as a sum, in logits", ["part", Column("logits", format=LOGITS)], parts
+    )
     columns = (
         Column("name", "polynomial"),
         Column("contribution", "adds to the margin", LOGITS, short="adds"),
@@ -163,15 +166,13 @@ def _what(reasons: Explanation) -> tuple[Block, ...]:
         Column("answer", f"median on {reasons.answer}", ".3g"),
         Column("next", f"median on {reasons.next}", ".3g"),
         Column("others", "on other classes", ".3g", short="others"),
-        Column("smallest", "smallest on"),
-        Column("terms", "main terms"),
+        Column("smallest_on", "smallest on"),
+        Column("polynomial", "main terms"),
     )
     rows = []
-    for one in reasons.generators:
+    for one in shown:
         medians = {name: spread.quantiles[2] for name, spread in one.spreads.items()}
-        facts = {"name": f"p{one.index}", "contribution": one.contribution, "value": one.value}
-        facts |= {"smallest": one.smallest_on, "terms": one.polynomial}
-        rows.append(Row(facts | medians))
+        rows.append(Row(vars(one) | {"name": f"p{one.index}"} | medians))
     caption = "The polynomials that count most"
     strips = Drawing(
         "spreads",
@@ -180,8 +181,8 @@ def _what(reasons: Explanation) -> tuple[Block, ...]:
         f"Each polynomial on training examples of {reasons.answer} (red), {reasons.next} (blue) "
         "and all other classes (grey): 5 to 95 %, 25 to 75 % and median. The long line is the "
         "image. Every polynomial has its own scale.",
-        partial(_draw_spreads, reasons.generators),
-        (4.4, 0.9 + 0.5 * len(reasons.generators)),
+        partial(_draw_spreads, shown),
+        (4.4, 0.9 + 0.5 * len(shown)),
     )
     return (text, total, Table("generators", caption, columns, tuple(rows)), strips)
 

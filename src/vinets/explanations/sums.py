@@ -9,12 +9,13 @@ one position for all of its polynomials.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from vinets.algebra.terms import term_name
 from vinets.heads import Head, PolynomialHead, ProductsHead
@@ -24,36 +25,39 @@ from vinets.heads.polynomial_layer import PolynomialLayer
 MAX_TERMS_SHOWN = 4  # terms of a polynomial that are written, the most influential ones
 
 
-class HeadSum(Protocol):
+class HeadSum(ABC):
     """A folded head in float64, taken apart. See the module for the letters."""
 
-    local: bool  # there are polynomials at every position
+    local: bool = True  # there are polynomials at every position
     names: tuple[str, ...]  # names of the n variables
-    weight: Tensor  # W (K, N)
-    bias: Tensor  # b (K,)
 
+    def __init__(self, head: Any) -> None:
+        self.head = head.folded().double().eval()
+        self.weight = self.head.linear.weight.detach()  # W (K, N)
+        self.bias = self.head.linear.bias.detach()  # b (K,)
+
+    @abstractmethod
     def variables(self, latents: Tensor) -> Tensor:
         """Return the points at which the polynomials are evaluated, (B, P, n)."""
-        ...
 
+    @abstractmethod
     def values(self, variables: Tensor) -> Tensor:
         """Evaluate every polynomial at every position, weighted: v (B, P, N)."""
-        ...
 
     def path(self, latents: Tensor) -> Tensor | None:
         """Return logits of the linear path by position, S (B, P, K)."""
-        ...
+        return None
 
+    @abstractmethod
     def spread_of(self, variables: Tensor) -> Tensor:
         """Return values (..., T) whose deviations say how much a term matters."""
-        ...
 
+    @abstractmethod
     def write(self, index: int, mean: Tensor, spread: Tensor) -> str:
         """Write the most influential terms of a polynomial, and count those left out.
 
         ``mean`` (T,) and ``spread`` (T,) are those of the terms over examples.
         """
-        ...
 
 
 def head_sum(head: Head) -> HeadSum:
@@ -68,14 +72,11 @@ def head_sum(head: Head) -> HeadSum:
     )
 
 
-class _Products:
+class _Products(HeadSum):
     """Products of forms: written as such, in standardised channels."""
 
-    local = True
-
     def __init__(self, head: ProductsHead) -> None:
-        self.head = head.folded().double().eval()
-        self.weight, self.bias = self.head.linear.weight.detach(), self.head.linear.bias.detach()
+        super().__init__(head)
         self.names = tuple(f"c{i}" for i in range(head.shape[0]))
 
     def variables(self, latents: Tensor) -> Tensor:
@@ -83,20 +84,16 @@ class _Products:
 
     def values(self, variables: Tensor) -> Tensor:
         head = self.head
-        assert isinstance(head.forms, nn.Linear)  # it is folded
-        return head.units(head.forms(variables)) * head.spatial.matrix()
-
-    def path(self, latents: Tensor) -> Tensor | None:
-        return None
+        products: Tensor = head.units(head.forms(variables)) * head.spatial.matrix()
+        return products
 
     def spread_of(self, variables: Tensor) -> Tensor:
         return variables
 
     def write(self, index: int, mean: Tensor, spread: Tensor) -> str:
-        head = self.head
-        shape = (head.factors, head.count)
-        rows = head.forms.weight.detach().unflatten(0, shape)[:, index]
-        biases = head.forms.bias.detach().unflatten(0, shape)[:, index]
+        shape = (self.head.factors, self.head.count)
+        rows = self.head.forms.weight.detach().unflatten(0, shape)[:, index]
+        biases = self.head.forms.bias.detach().unflatten(0, shape)[:, index]
         forms = [
             written(row * spread, float(b + row @ mean), row * spread, self.names)
             for row, b in zip(rows, biases, strict=True)
@@ -104,25 +101,22 @@ class _Products:
         return forms[0] if len(forms) == 1 else " · ".join(f"({form})" for form in forms)
 
 
-class _Polynomials:
+class _Polynomials(HeadSum):
     """Absolute values of polynomials over shared terms."""
 
     def __init__(self, head: PolynomialHead) -> None:
-        self.head = head.folded().double().eval()
+        super().__init__(head)
         self.local = head.local
-        self.weight, self.bias = self.head.linear.weight.detach(), self.head.linear.bias.detach()
         terms = self.head.polynomials.monomials.terms
         n, channels = terms.n_variables, 0
         if isinstance(head, LocalPolynomials) and head.channels:
             channels = n if head.projection is None else head.projection.weight.shape[1]
-        self.names = (
-            *(f"c{i}" for i in range(channels)),
-            *(f"z{i}" for i in range(n - channels)),
-        )
+        kinds = {"c": channels, "z": n - channels}
+        self.names = tuple(f"{letter}{i}" for letter, count in kinds.items() for i in range(count))
         self.terms = [term_name(row, self.names) for block in terms.blocks for row in block]
 
     def variables(self, latents: Tensor) -> Tensor:
-        found = self.head.variables(latents.double())
+        found: Tensor = self.head.variables(latents.double())
         return found if self.local else found[:, None]
 
     def values(self, variables: Tensor) -> Tensor:
@@ -165,13 +159,11 @@ def written(
     >>> written(row, 1.0, row, ["x", "y", "z", "w"], most=2)
     '-2 y + 0.5 x + 1 + … 1 more'
     """
-    sizes = influence.abs()
-    order = np.argsort(-sizes.cpu().numpy(), kind="stable")[:most].tolist()
+    order = np.argsort(-influence.abs().cpu().numpy(), kind="stable")[:most].tolist()
     kept = [i for i in order if row[i] != 0]
     parts = [(float(row[i]), f" {names[i]}") for i in kept]
-    parts += [(constant, "")] if constant else []
     text = ""
-    for coefficient, name in parts:
+    for coefficient, name in parts + [(constant, "")] * bool(constant):
         sign = "-" if coefficient < 0 else "+"
         text += f" {sign} " if text else sign * (coefficient < 0)
         text += f"{abs(coefficient):.2g}{name}"

@@ -43,25 +43,18 @@ class Evaluation:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as JSON-able values; what is not a finite number becomes None."""
-        lists = {"confusion": self.confusion.tolist(), "per_class": self.per_class.tolist()}
-        facts = vars(self) | lists
+        facts = {k: v.tolist() if isinstance(v, Tensor) else v for k, v in vars(self).items()}
         del facts["classes"], facts["caption"]
-        plain: dict[str, Any] = as_plain(facts)
-        return plain
+        return dict(as_plain(facts))
 
     @property
     def table(self) -> Table:
         """All numbers but those of single classes, in one row."""
-        columns = [
-            Column("examples", format=","),
-            Column("accuracy", format=".2%"),
-            Column("top5", "top 5", ".2%"),
-            Column("loss", format=".4f"),
-            Column("calibration_error", "calibration error", ".4f"),
-            Column("seconds", format=".2f"),
-        ]
-        if self.top5 is None:
-            del columns[2]
+        columns = [Column("examples", format=","), Column("accuracy", format=".2%")]
+        columns += [Column("top5", "top 5", ".2%")] if self.top5 is not None else []
+        columns += [Column("loss", format=".4f")]
+        columns += [Column("calibration_error", "calibration error", ".4f")]
+        columns += [Column("seconds", format=".2f")]
         return Table("evaluation", self.caption, tuple(columns), (Row(self.to_dict()),))
 
     @property
@@ -79,61 +72,6 @@ class Evaluation:
 
     def __str__(self) -> str:
         return f"{self.table}\n\n{self.by_class}"
-
-
-class Tally:
-    """Sums over batches of logits, on the device, so that nothing waits for the GPU in between."""
-
-    def __init__(self, classes: int, device: torch.device) -> None:
-        self.classes = classes
-        self.confusion = torch.zeros(classes * classes, dtype=torch.int64, device=device)
-        self.gaps = torch.zeros(CALIBRATION_BINS, dtype=torch.float64, device=device)
-        self.loss = torch.zeros((), dtype=torch.float64, device=device)
-        self.among_top = torch.zeros((), dtype=torch.int64, device=device)
-
-    def add(self, logits: Tensor, labels: Tensor) -> None:
-        """Count a batch of logits (B, K) with labels (B,)."""
-        if logits.shape[1] != self.classes:
-            raise ValueError(
-                f"The network must return logits for the same classes in every batch. "
-                f"Got {self.classes}, then {logits.shape[1]} columns."
-            )
-        low, high = int(labels.min()), int(labels.max())
-        if low < 0 or high >= self.classes:
-            accepted = f"pairs of inputs and labels from 0 to {self.classes - 1}"
-            raise parameter_error("evaluate", "batches", accepted, f"labels from {low} to {high}")
-        labels = labels.to(logits.device, torch.int64)
-        # In float64, because half-precision logits would round the sums over many examples.
-        log_p = logits.double().log_softmax(1)
-        confidence, predicted = log_p.amax(1).exp(), logits.argmax(1)
-        right = predicted == labels
-        self.loss -= log_p.gather(1, labels[:, None]).sum()
-        pairs = labels * self.classes + predicted
-        self.confusion += torch.bincount(pairs, minlength=self.classes**2)
-        edges = torch.linspace(0, 1, CALIBRATION_BINS + 1, dtype=torch.float64).to(logits.device)
-        # The sum of hits minus confidences in a bin is n_b (accuracy_b - confidence_b), so that one
-        # number a bin is enough. The inner edges put 0 and 1 into the first and the last bin.
-        bins = torch.bucketize(confidence, edges[1:-1])
-        self.gaps.index_add_(0, bins, right.double() - confidence)
-        if self.classes > TOP:
-            self.among_top += (logits.topk(TOP, dim=1).indices == labels[:, None]).sum()
-
-    def result(self, seconds: float, classes: tuple[str, ...], caption: str) -> Evaluation:
-        """Divide the sums by the number of examples."""
-        confusion = self.confusion.view(self.classes, self.classes).cpu()
-        right, examples = confusion.diagonal(), int(confusion.sum())
-        return Evaluation(
-            examples,
-            int(right.sum()) / examples,
-            int(self.among_top) / examples if self.classes > TOP else None,
-            float(self.loss) / examples,
-            confusion,
-            right.double() / confusion.sum(1),
-            float(self.gaps.abs().sum()) / examples,
-            seconds,
-            classes,
-            caption,
-        )
 
 
 def evaluate(
@@ -154,7 +92,6 @@ def evaluate(
     network : Module
         Returns logits of shape (B, K), or an object with such ``logits``. It runs in eval mode,
         and its training flags stay as they were. If it lies on another device, a copy runs.
-        Logits that are NaN make the loss and the calibration error NaN.
     data : DataSplit, data source, Dataset, DataLoader, pair of tensors, or iterable of batches
         Labelled examples. Inputs are a tensor, or a dict of tensors by argument; labels are
         integers of shape (B,). A network that is known to have been trained on them is refused, but
@@ -163,10 +100,6 @@ def evaluate(
         What these examples are to the network; in a split the part that is taken.
     device : str or None, default=None
         Where to compute; None is where the network lies.
-    batch_size : int, default=512
-        Examples at once, unless these are batches already.
-    classes : sequence of str
-        Their names; those of the data if empty.
 
     Examples
     --------
@@ -190,7 +123,8 @@ def evaluate(
     tensors = [*network.parameters(), *network.buffers()]
     if any(tensor.device != on for tensor in tensors):
         network = copy.deepcopy(network).to(on)
-    tally: Tally | None = None
+    count = 0
+    examples: list[Tensor] = []  # rows: label, prediction, confidence, log-probability, among top
     begin = time.perf_counter()
     with evaluating(network):
         for batch in batches:
@@ -201,28 +135,62 @@ def evaluate(
                     "The network given to evaluate must return logits of shape (B, K), here "
                     f"({len(labels)}, K). Got {tuple(logits.shape)} instead."
                 )
-            tally = tally or Tally(logits.shape[1], on)
-            tally.add(logits, labels)
+            if examples and logits.shape[1] != count:
+                raise ValueError(
+                    "The network must return logits for the same classes in every batch. "
+                    f"Got {count}, then {logits.shape[1]} columns."
+                )
+            count, low, high = logits.shape[1], int(labels.min()), int(labels.max())
+            if low < 0 or high >= count:
+                accepted = f"pairs of inputs and labels from 0 to {count - 1}"
+                got = f"labels from {low} to {high}"
+                raise parameter_error("evaluate", "batches", accepted, got)
+            own = labels.to(logits.device, torch.int64)[:, None]
+            # In float64, because half-precision logits would round the sums over many examples.
+            log_p = logits.double().log_softmax(1)
+            top = (logits.topk(min(TOP, count), dim=1).indices == own).any(1)
+            facts = own[:, 0], logits.argmax(1), log_p.amax(1).exp(), log_p.gather(1, own)[:, 0]
+            # Left on the device, so that nothing waits for a GPU in between.
+            examples.append(torch.stack([fact.double() for fact in (*facts, top)]))
             if progress is not None:
                 progress.advance(len(labels))
-    if tally is None:
+    if not examples:
         raise ValueError("The batches given to evaluate hold no examples. Pass at least one batch.")
-    return tally.result(time.perf_counter() - begin, tuple(classes), caption)
+    label, predicted, confidence, log_p, top = torch.cat(examples, 1).cpu()
+    right = label == predicted
+    pairs = (label * count + predicted).long()
+    confusion = torch.bincount(pairs, minlength=count**2).view(count, count)
+    # The sum of hits minus confidences in a bin is n_b (accuracy_b - confidence_b). The inner edges
+    # put 0 and 1 into the first and the last bin.
+    edges = torch.linspace(0, 1, CALIBRATION_BINS + 1, dtype=torch.float64)[1:-1]
+    gaps = label.new_zeros(CALIBRATION_BINS)
+    gaps.index_add_(0, torch.bucketize(confidence, edges), right.double() - confidence)
+    return Evaluation(
+        len(label),
+        float(right.double().mean()),
+        float(top.mean()) if count > TOP else None,
+        -float(log_p.mean()),
+        confusion,
+        confusion.diagonal().double() / confusion.sum(1),
+        float(gaps.abs().sum()) / len(label),
+        time.perf_counter() - begin,
+        tuple(classes),
+        caption,
+    )
 
 
 def _pair(batch: Any) -> tuple[Inputs, Tensor]:
     """Return the inputs and labels of a batch, or raise one clear complaint."""
-    accepted = "pairs of inputs and integer labels of shape (B,)"
-    if not isinstance(batch, tuple | list) or len(batch) != 2:
-        raise parameter_error("evaluate", "batches", accepted, type(batch).__name__)
-    inputs, labels = batch
-    rows = batch_of("evaluate", inputs, "batches")
-    if not isinstance(labels, Tensor) or labels.shape != (rows,) or labels.is_floating_point():
-        got = type(labels).__name__
+    accepted, got = "pairs of inputs and integer labels of shape (B,)", type(batch).__name__
+    if isinstance(batch, tuple | list) and len(batch) == 2:
+        inputs, labels = batch
+        rows, got = batch_of("evaluate", inputs, "batches"), type(labels).__name__
         if isinstance(labels, Tensor):
+            if labels.shape == (rows,) and not labels.is_floating_point():
+                return inputs, labels
             got = f"labels {tuple(labels.shape)} of {labels.dtype}"
-        raise parameter_error("evaluate", "batches", accepted, f"{rows} inputs with {got}")
-    return inputs, labels
+        got = f"{rows} inputs with {got}"
+    raise parameter_error("evaluate", "batches", accepted, got)
 
 
 def examples_of(owner: str, networks: Mapping[str, nn.Module], data: Any, part: str) -> Source:

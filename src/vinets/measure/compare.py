@@ -47,9 +47,7 @@ class Measurements(dict[str, Measurement]):
     def speed_table(self) -> Table:
         """Images per second, all networks at one batch size after the other."""
         columns = (
-            Column("network"),
-            Column("runtime"),
-            Column("precision"),
+            *map(Column, ("network", "runtime", "precision")),
             Column("batch_size", "batch", ","),
             Column("mean", "images/s", ",.0f", "std"),
             Column("ratio", format=".2f"),
@@ -60,12 +58,11 @@ class Measurements(dict[str, Measurement]):
         for index, reference in enumerate(self.first.throughput):
             for name, one in self.items():
                 speed = one.throughput[index]
-                row = {"network": name, "runtime": one.runtime, "precision": one.precision}
+                row = vars(one) | vars(speed) | {"network": name}
                 if speed.peak_memory is not None:
                     row["memory"] = format_bytes(speed.peak_memory)
-                rows.append(Row(vars(speed) | row | {"ratio": speed.ratio_to(reference)}))
-        caption = f"Speed on {self.first.throughput[0].device}"
-        return Table("speed", caption, columns, tuple(rows))
+                rows.append(Row(row | {"ratio": speed.ratio_to(reference)}))
+        return Table("speed", f"Speed on {reference.device}", columns, tuple(rows))
 
     @property
     def size_table(self) -> Table:
@@ -89,14 +86,12 @@ class Measurements(dict[str, Measurement]):
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON, with the ratio to the first network at every batch size."""
-        networks = []
+        first, networks = self.first.throughput, []
         for name, one in self.items():
-            facts = {"name": name} | as_plain(one)
-            pairs = zip(one.throughput, self.first.throughput, strict=True)
-            for speed, (mine, reference) in zip(facts["throughput"], pairs, strict=True):
-                speed["ratio"] = mine.ratio_to(reference)
-            networks.append(facts)
-        return {"machine": machine(self.first.throughput[0].device), "networks": networks}
+            networks.append({"name": name} | as_plain(one))
+            for index, speed in enumerate(networks[-1]["throughput"]):
+                speed["ratio"] = one.throughput[index].ratio_to(first[index])
+        return {"machine": machine(first[0].device), "networks": networks}
 
     def __str__(self) -> str:
         return f"{self.speed_table}\n\n{self.size_table}"
@@ -104,9 +99,9 @@ class Measurements(dict[str, Measurement]):
 
 def _named(networks: Mapping[str, nn.Module] | nn.Module) -> Mapping[str, nn.Module]:
     named = {"network": networks} if isinstance(networks, nn.Module) else networks
-    if not isinstance(named, Mapping) or not named:
+    if not isinstance(named, Mapping):
         accepted = "a dict from names to networks"
-        raise parameter_error("bench", "networks", accepted, type(networks).__name__)
+        raise parameter_error("bench", "networks", accepted, type(named).__name__)
     return named
 
 
@@ -129,24 +124,16 @@ def bench(
         By name; the first is what the others are compared with.
     data : Tensor, dict of Tensor, DataSplit, data source, Dataset, DataLoader or pair of tensors
         A batch of inputs, or data to take one from.
-    compile, windows, formats
-        As for :func:`vinets.measure.measure_speed`.
+    options
+        Those of :func:`vinets.measure.measure_speed`.
     """
-    named = _named(networks)
-    example = data
+    named, example = _named(networks), data
     tensors = data.values() if isinstance(data, Mapping) else [data]
     if not all(isinstance(tensor, Tensor) for tensor in tensors):
         source = data.test if isinstance(data, DataSplit) else as_source(data)
         example = source.example(max(batch_sizes, default=1))
-    timed = measure_speed(
-        named,
-        example,
-        batch_sizes=batch_sizes,
-        device=device,
-        compile=compile,
-        windows=windows,
-        formats=formats,
-    )
+    options = {"batch_sizes": batch_sizes, "device": device, "compile": compile}
+    timed = measure_speed(named, example, windows=windows, formats=formats, **options)
     runtime = "torch, compiled" if compile else "torch"
     precision = "bfloat16 (autocast)" if formats.amp else "float32"
     one = each(example, lambda tensor: tensor[:1])
@@ -173,23 +160,14 @@ def compare(
 ) -> Table:
     """Put networks into one table: accuracy, parameters, bytes, examples per second.
 
-    Parameters
-    ----------
-    networks : dict of str to Module
-        By name; the others are compared with the first.
-    data : DataSplit, data source, Dataset, DataLoader or pair of tensors
-        Labelled examples. Networks that are known to have been trained on them are refused.
-    part : {"test", "train"}, default="test"
-        What these examples are to the networks; in a split the part that is taken.
-    batch_size : int, default=256
-        Examples at once when speed is measured.
-    options
-        WindowOptions and formats, as for :func:`bench`.
+    The others are compared with the first. Labelled examples, and the ``part`` that they are to
+    the networks, are those of :func:`evaluate`; speed is measured at ``batch_size``, with the
+    ``options`` of :func:`bench`.
     """
-    named = _named(networks)
-    source = examples_of("compare", named, data, part)
+    networks = _named(networks)
+    source = examples_of("compare", networks, data, part)
     on = resolve_device("compare", device)
-    measured = bench(named, source, batch_sizes=(batch_size,), device=on, **options)
+    measured = bench(networks, source, batch_sizes=(batch_size,), device=on, **options)
     columns = (
         Column("network"),
         Column("accuracy", "accuracy %", ".2f", better="higher"),
@@ -203,14 +181,12 @@ def compare(
     (reference,) = measured.first.throughput
     for name, one in measured.items():
         # Whether the examples were seen is settled, so that nothing is refused a second time.
-        accuracy = 100 * evaluate(named[name], source, part="train", device=on).accuracy
+        accuracy = 100 * evaluate(networks[name], source, part="train", device=on).accuracy
         (speed,) = one.throughput
-        row = {"network": name, "accuracy": accuracy, "size": one.bytes / 1e6}
-        row |= {"speed": speed.mean, "std": speed.std, "ratio": speed.ratio_to(reference)}
-        if one.sizes is not None:
-            row["parameters"] = one.sizes.parameters
-        if rows:
-            row["gap"] = accuracy - rows[0].values["accuracy"]
+        row = {"network": name, "accuracy": accuracy, "size": one.bytes / 1e6, "std": speed.std}
+        row |= {"speed": speed.mean, "ratio": speed.ratio_to(reference)}
+        row |= {} if one.sizes is None else {"parameters": one.sizes.parameters}
+        row |= {"gap": accuracy - rows[0].values["accuracy"]} if rows else {}
         rows.append(Row(row))
     caption = f"{len(source):,} examples; speed on {reference.device} at batch {batch_size}"
     return Table("networks", caption, columns, tuple(rows))

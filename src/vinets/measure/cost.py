@@ -42,15 +42,15 @@ class Sizes:
 def sizes(network: nn.Module) -> Sizes:
     """Count what a network stores, as a whole and by part.
 
-    A network may offer a method ``parts()`` that returns a dict from the name of a part to the
-    module that is this part, or to its count of stored numbers. Parts need not cover the network.
+    A method ``parts()`` of the network may return, by name, modules or counts of stored numbers.
+    Parts need not cover the network.
 
     Examples
     --------
     >>> sizes(nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2)))
     Sizes(total=16, parameters=12, indices=1, by_part={'network': 12})
     """
-    total, parameters = stored_numbers(network), _count(network.parameters())
+    parameters = sum(t.numel() for t in _distinct(network.parameters()))
     offered = getattr(network, "parts", None)
     parts: Mapping[str, nn.Module | int] = {"network": parameters}
     if callable(offered) and not isinstance(offered, nn.Module):  # a child may have this name
@@ -59,20 +59,19 @@ def sizes(network: nn.Module) -> Sizes:
         name: stored_numbers(part) if isinstance(part, nn.Module) else int(part)
         for name, part in parts.items()
     }
-    return Sizes(total, parameters, stored_indices(network), by_part)
+    return Sizes(stored_numbers(network), parameters, stored_indices(network), by_part)
 
 
 def stored_numbers(module: nn.Module) -> int:
-    """Count the entries of all parameters and floating-point buffers, a shared tensor once.
-
-    Buffers that ``state_dict`` leaves out count too: the network holds them when it runs.
-    """
-    return _count([*module.parameters(), *(b for b in module.buffers() if not _is_index(b))])
+    """Count the entries of all parameters and floating-point buffers, a shared tensor once."""
+    tensors = _distinct([*module.parameters(), *module.buffers()])
+    return sum(t.numel() for t in tensors if t.is_floating_point() or t.is_complex())
 
 
 def stored_indices(module: nn.Module) -> int:
     """Count the entries of all integer and boolean buffers, a shared tensor once."""
-    return _count(b for b in module.buffers() if _is_index(b))
+    tensors = _distinct([*module.parameters(), *module.buffers()])
+    return sum(t.numel() for t in tensors if not (t.is_floating_point() or t.is_complex()))
 
 
 def stored_bytes(module: nn.Module) -> int:
@@ -83,18 +82,12 @@ def stored_bytes(module: nn.Module) -> int:
     >>> stored_bytes(nn.Linear(3, 2))
     32
     """
-    tensors = [*module.parameters(), *module.buffers()]
-    widths = {tensor.element_size() for tensor in tensors}
-    return sum(w * _count(t for t in tensors if t.element_size() == w) for w in widths)
+    return sum(t.nbytes for t in _distinct([*module.parameters(), *module.buffers()]))
 
 
-def _is_index(tensor: Tensor) -> bool:
-    return not (tensor.is_floating_point() or tensor.is_complex())
-
-
-def _count(tensors: Iterable[Tensor]) -> int:
-    """Count entries; tensors that show the same memory in the same way count once."""
-    distinct: dict[Any, int] = {}
+def _distinct(tensors: Iterable[Tensor]) -> Iterable[Tensor]:
+    """Return tensors; those that show the same memory in the same way once."""
+    distinct: dict[Any, Tensor] = {}
     for tensor in tensors:
         if is_lazy(tensor):
             raise ValueError(
@@ -102,8 +95,8 @@ def _count(tensors: Iterable[Tensor]) -> int:
             )
         # By address: views of one memory that differ in shape or strides are different tensors.
         where = tensor.untyped_storage()._cdata, tensor.storage_offset()
-        distinct[*where, tensor.shape, tensor.stride(), tensor.dtype] = tensor.numel()
-    return sum(distinct.values())
+        distinct[*where, tensor.shape, tensor.stride(), tensor.dtype] = tensor
+    return distinct.values()
 
 
 def batch_of(owner: str, inputs: Any, name: str = "example") -> int:
@@ -124,17 +117,11 @@ def flops(network: nn.Module, example: Inputs) -> int:
     A matrix product of shapes (m, k) and (k, n) counts ``2 m k n``, a convolution alike; this
     covers attention. Additions of biases, activations, normalisation and pooling count nothing,
     nor do recurrent layers, which run as one kernel. A submodule may state an integer attribute
-    ``multiplications``, the element-wise products behind one row of its output, as in monomials
-    evaluated by gathering. It counts once per row: an output of shape (B, ..., k) has
-    ``numel / (B k)`` rows per example.
+    ``multiplications``, the element-wise products behind one row of its output: a tensor
+    (B, ..., k) has ``numel / (B k)`` rows per example.
 
-    The network is not changed, and runs in eval mode on the device where it lies, as the example
-    does: a batch of inputs. Work that does not depend on the batch is shared out.
-
-    Examples
-    --------
-    >>> flops(nn.Linear(3, 2), torch.zeros(5, 3))
-    12
+    The network runs in eval mode where it lies, as the example does, a batch of inputs. Work that
+    does not depend on the batch is shared out.
     """
     batch = batch_of("flops", example)
     stated: list[int] = []
@@ -166,14 +153,9 @@ def flops(network: nn.Module, example: Inputs) -> int:
 def peak_bytes(run: Callable[[], Any], held: Iterable[Tensor], device: torch.device) -> int:
     """Measure the most bytes that tensors take at once while ``run()`` works.
 
-    Parameters
-    ----------
-    held : iterable of Tensor
-        What exists before and counts: parameters, buffers and inputs. Other tensors that exist
-        already count nothing.
-    device : torch.device
-        On a CUDA device the count includes the scratch space of kernels, and resets the peak
-        statistics of torch. On the CPU it does not see scratch space inside an operation.
+    Of what exists before, only ``held`` counts: parameters, buffers and inputs. On a CUDA device
+    the count includes the scratch space of kernels, and resets the peak statistics of torch. On
+    the CPU it does not see scratch space inside an operation.
 
     Examples
     --------
@@ -197,16 +179,11 @@ def peak_bytes(run: Callable[[], Any], held: Iterable[Tensor], device: torch.dev
 
 
 class LiveTensors(TorchDispatchMode):
-    """While active, follows the memory of the tensors that operations return.
-
-    ``held`` counts from the beginning; ``bytes`` and ``peak`` are what the tensors take now, and
-    the most that they took at once. Views share memory, which counts once.
-    """
+    """While active, follows the memory of tensors: those ``held``, and what operations return."""
 
     def __init__(self, held: Iterable[Tensor] = ()) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.bytes = 0
-        self.peak = 0
+        self.bytes = self.peak = 0  # what they take now, views once, and the most at any time
         self._live: dict[int, weakref.ref[torch.UntypedStorage]] = {}
         self._follow(held)
 

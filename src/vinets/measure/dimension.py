@@ -10,7 +10,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from vinets.core.checks import optional_positive_int, parameter_error
+from vinets.core.checks import parameter_error
+from vinets.core.options import check_value, optional, whole
 
 Floats = NDArray[np.float64]
 ArrayOrTensor = NDArray[Any] | torch.Tensor
@@ -64,12 +65,9 @@ def intrinsic_dimension(
     -----
     Shift, scale and rotation of the points do not change the dimension. The estimate assumes that
     the manifold is flat and evenly filled as far as the ``k``-th neighbour. In high dimension this
-    takes very many points, because the distance to a neighbour falls as :math:`m^{-1/d}` only. One
-    draw each of a sphere, a torus and a Swiss roll with k = 5 and
-    4,000 samples, erred by -1, +6 and -8 % in five dimensions at m = 1,000, and by 0, +1 and -2 %
-    at m = 500,000; in ten dimensions by -7, +26 and -12 %, and by -3, +7 and -9 %. So the sign of
-    the error depends on the shape. Compare estimates from equal numbers of points, and where
-    classes are small read them as an order rather than as the dimension itself.
+    takes very many points: the distance to a neighbour falls as :math:`m^{-1/d}` only, and 1,000
+    points in ten dimensions err by -12 to +26 %. Compare estimates from equal numbers of points,
+    and where classes are small read them as an order rather than as the dimension itself.
 
     Examples
     --------
@@ -79,15 +77,14 @@ def intrinsic_dimension(
     """
     owner = "intrinsic_dimension"
     cloud = np.unique(_matrix(owner, points), axis=0)  # a repeated point has no scale of its own
-    count = optional_positive_int(owner, "neighbours", neighbours)
-    if count is None or not 2 <= count < len(cloud):
+    if not whole(2, len(cloud) - 1).holds(neighbours):
         accepted = f"an integer from 2 to below the number of distinct points, here {len(cloud)}"
         remedy = "Take fewer neighbours or more points."
         raise parameter_error(owner, "neighbours", accepted, neighbours, remedy)
-    wanted = optional_positive_int(owner, "samples", samples) or len(cloud)
+    check_value(owner, "samples", optional(whole()), samples)
     chosen = np.arange(len(cloud))
-    if wanted < len(cloud):
-        chosen = np.random.default_rng(seed).choice(len(cloud), size=wanted, replace=False)
+    if samples is not None and samples < len(cloud):
+        chosen = np.random.default_rng(seed).choice(len(cloud), size=samples, replace=False)
     require_estimator()
     from skdim.id import MLE
     from sklearn.neighbors import NearestNeighbors  # takes a second, so only when asked for
@@ -136,27 +133,18 @@ def class_dimensions(
     """Estimate the intrinsic dimension of each class, as :func:`intrinsic_dimension` does.
 
     Points are (m, n) or (m, ...), such as the latents at a cut, and labels (m,) integers.
-
-    Examples
-    --------
-    >>> random = np.random.default_rng(0)
-    >>> points = np.concatenate([random.normal(size=(500, d)) @ np.eye(d, 8) for d in (2, 5)])
-    >>> result = class_dimensions(points, np.repeat([0, 1], 500))
-    >>> result.per_class[0] < result.per_class[1]
-    True
     """
     matrix = _matrix("class_dimensions", points)
-    accepted = f"integers of shape ({len(matrix)},), one for each point"
-    marks = _array("class_dimensions", "labels", labels, accepted)
+    marks = np.asarray(labels.cpu() if isinstance(labels, torch.Tensor) else labels)
     if marks.shape != (len(matrix),) or marks.dtype.kind not in "iu":
+        accepted = f"integers of shape ({len(matrix)},), one for each point"
         got = f"{marks.dtype} values of shape {marks.shape}"
         raise parameter_error("class_dimensions", "labels", accepted, got)
     per_class: dict[int, float] = {}
+    options: Any = {"neighbours": neighbours, "samples": samples, "seed": seed}
     for label in np.unique(marks).tolist():
         try:
-            per_class[label] = intrinsic_dimension(
-                matrix[marks == label], neighbours=neighbours, samples=samples, seed=seed
-            )
+            per_class[label] = intrinsic_dimension(matrix[marks == label], **options)
         except ValueError as error:
             raise ValueError(f"Class {label} cannot be measured. {error}") from error
     values = list(per_class.values())
@@ -170,16 +158,21 @@ def dimension_correlation(
 
     There is one pair per class, or one per cut: then the mean dimension over the classes, and all
     monomials at this cut.
-
-    Examples
-    --------
-    >>> result = dimension_correlation([5.0, 8.0, 9.0, 12.0], [40, 70, 110, 300])
-    >>> round(result.pearson, 2), result.spearman
-    (0.92, 1.0)
     """
     from scipy import stats  # takes a second, so only when asked for
 
-    x, y = _series("dimensions", dimensions), _series("counts", counts)
+    accepted = "at least 3 finite numbers that are not all equal"
+    series = []
+    for name, values in (("dimensions", dimensions), ("counts", counts)):
+        try:
+            one = np.asarray(values, dtype=np.float64)
+        except (TypeError, ValueError):
+            one = np.empty(0)  # refused below, with all else that will not do
+        finite = one.ndim == 1 and len(one) >= 3 and np.isfinite(one).all()
+        if not finite or np.ptp(one) == 0:
+            raise parameter_error("dimension_correlation", name, accepted, values)
+        series.append(one)
+    x, y = series
     if len(x) != len(y):
         accepted = f"as long as 'dimensions', here {len(x)} values"
         raise parameter_error("dimension_correlation", "counts", accepted, len(y))
@@ -189,36 +182,18 @@ def dimension_correlation(
 
 def _matrix(owner: str, points: ArrayOrTensor) -> Floats:
     """Turn the points into a float64 matrix (m, n), or raise one clear complaint."""
-    accepted = "finite numbers of shape (m, n) or (m, ...) with at least 2 features"
-    values = _array(owner, "points", points, accepted)
-    if values.ndim < 2 or 0 in values.shape or values[0].size < 2:
-        raise parameter_error(owner, "points", accepted, values.shape)
-    matrix = values.reshape(len(values), -1).astype(np.float64)
-    if not np.isfinite(matrix).all():
-        raise parameter_error(owner, "points", accepted, "NaN or infinite values")
-    return matrix
-
-
-def _array(owner: str, name: str, values: Any, accepted: str) -> NDArray[Any]:
-    """Turn values into a real array; bfloat16, which numpy lacks, goes through float32."""
-    if isinstance(values, torch.Tensor):
-        values = values.detach().cpu()
+    accepted = "an array or a tensor of finite numbers (m, n) or (m, ...), with 2 features or more"
+    values: Any = points
+    if isinstance(points, torch.Tensor):
+        values = points.detach().cpu()  # NumPy has no bfloat16
         values = (values.float() if values.dtype == torch.bfloat16 else values).numpy()
-    if not isinstance(values, np.ndarray):
-        wanted = f"an array or a tensor: {accepted}"
-        raise parameter_error(owner, name, wanted, type(values).__name__)
-    if values.dtype.kind not in "biuf":
-        raise parameter_error(owner, name, accepted, f"{values.dtype} values")
-    return values
-
-
-def _series(name: str, values: Sequence[float] | NDArray[Any]) -> Floats:
-    accepted = "at least 3 finite numbers that are not all equal"
-    try:
-        series = np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError):
-        series = np.empty(0)  # refused below, with all else that will not do
-    finite = series.ndim == 1 and len(series) >= 3 and np.isfinite(series).all()
-    if not finite or np.ptp(series) == 0:
-        raise parameter_error("dimension_correlation", name, accepted, values)
-    return series
+    got = type(values).__name__
+    if isinstance(values, np.ndarray):
+        got = f"{values.dtype} values of shape {values.shape}"
+        real = values.dtype.kind in "biuf" and values.ndim > 1
+        if real and len(values) and values[0].size > 1:
+            matrix = values.reshape(len(values), -1).astype(np.float64)
+            if np.isfinite(matrix).all():
+                return matrix
+            got = "NaN or infinite values"
+    raise parameter_error(owner, "points", accepted, got)

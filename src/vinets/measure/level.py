@@ -60,22 +60,17 @@ class Difference:
     @property
     def shown(self) -> str:
         """The interval in words."""
-        if self.interval is None:
-            return "one seed"
-        return " to ".join(f"{end:+.2f}".replace("-", "−") for end in self.interval)
+        ends = [f"{end:+.2f}".replace("-", "−") for end in self.interval or ()]
+        return " to ".join(ends) or "one seed"
 
 
 def over_images(splits: Sequence[tuple[Wrong, Wrong, int]]) -> Difference:
     """Compare over splits and test images, by a bootstrap in two stages.
 
-    Splits are drawn with replacement, then the images of each one that was drawn, which are the
-    same images for both networks. The generator has a fixed seed, so that the interval depends on
-    the outcomes alone. An image counts +1, 0 or −1, so that drawing images is one multinomial draw.
-
-    Parameters
-    ----------
-    splits : sequence of (wrong, wrong, count)
-        For every split what either network gets wrong, and how many test images there are.
+    For every split there is what either network gets wrong, and the count of test images. Splits
+    are drawn with replacement, then the images of each one that was drawn, which are the same for
+    both networks. The generator has a fixed seed, so that the interval depends on the outcomes
+    alone. An image counts +1, 0 or −1, so that drawing images is one multinomial draw.
 
     Examples
     --------
@@ -83,15 +78,14 @@ def over_images(splits: Sequence[tuple[Wrong, Wrong, int]]) -> Difference:
     >>> round(difference.value, 6), difference.word
     (6.0, 'ahead')
     """
-    shares, counts = [], []
+    shares = []
     for ours, theirs, count in splits:
         gained, lost = len({*theirs} - {*ours}), len({*ours} - {*theirs})
         shares.append((gained / count, lost / count, 1 - (gained + lost) / count))
-        counts.append(count)
     value = 100 * fmean(gained - lost for gained, lost, _ in shares)
-    rng = np.random.default_rng(0)
+    rng, counts = np.random.default_rng(0), np.array([count for *_, count in splits])
     chosen = rng.integers(len(shares), size=(BOOTSTRAP_DRAWS, len(shares)))
-    sizes, probabilities = np.array(counts)[chosen], np.array(shares)[chosen]
+    sizes, probabilities = counts[chosen], np.array(shares)[chosen]
     drawn = rng.multinomial(sizes, probabilities)  # (draws, splits, 3)
     gaps = 100 * ((drawn[..., 0] - drawn[..., 1]) / sizes).mean(1)
     low, high = np.quantile(gaps, ((1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2))
@@ -136,13 +130,6 @@ def low_accuracy_sentence(
     classes, than 15 % of the way from chance to certainty. It is far below the accuracy ``stated``
     if it is so by 5 points and by 3 standard deviations; near chance as it was then, it needs more
     training. Another normalisation that is ``better``, and its accuracy, is always worth a word.
-
-    Examples
-    --------
-    >>> low_accuracy_sentence("net", 0.187, 1000, 10)[:62]
-    'net is right on 18.7 % of 1,000 examples, not far from the 10.'
-    >>> low_accuracy_sentence("net", 0.3, 1000, 10) is None
-    True
     """
     chance = 1 / classes
     guessing = chance + min(1.5 * chance, 0.15 * (1 - chance))
@@ -163,11 +150,11 @@ def low_accuracy_sentence(
             "not fall."
         )
     if better is not None:
-        pixels = (",".join(f"{v:.4g}" for v in vs) for vs in (better[0].mean, better[0].std))
+        mean, std = (",".join(f"{v:.4g}" for v in vs) for vs in (better[0].mean, better[0].std))
         return (
-            "{}, and on {:.1f} % of a part of them with --mean {} --std {}: pass these if it was "
-            "trained so."
-        ).format(text, 100 * better[1], *pixels)
+            f"{text}, and on {100 * better[1]:.1f} % of a part of them with --mean {mean} --std "
+            f"{std}: pass these if it was trained so."
+        )
     return (
         f"{text}: check that images are normalised as in its training (--mean, --std), and that "
         "weights and classes belong together."
@@ -185,10 +172,7 @@ def _is_as_stated(accuracy: float, examples: int, stated: float | None) -> bool:
 def better_normalisation(
     network: nn.Module, source: ImageSource, device: torch.device | str | None = None
 ) -> tuple[Preprocessing, float] | None:
-    """Find a common normalisation with which a network is far more often right, and how often.
-
-    They are tried on a few hundred of the images; that of the images themselves is one of them.
-    """
+    """Find a common normalisation with which a network is far more often right, and how often."""
     chosen = choose_per_class(source.labels, -(-TRIAL_IMAGES // len(source.classes)), seed=0)
     images, labels, own = source.images[chosen], source.labels[chosen], source.preprocessing
     candidates = [own, Preprocessing.from_images(images)]
@@ -201,9 +185,9 @@ def better_normalisation(
         normalised = ImageSource(images, labels, source.classes, one)
         # Any examples will do here, also those that the network was trained on.
         right[one] = evaluate(network, normalised, part="train", device=device).accuracy
-    best = max(right, key=lambda one: right[one])
-    gain, noise = right[best] - right[own], DEVIATIONS * math.sqrt(0.25 / len(chosen))
-    return (best, right[best]) if gain > max(MIN_GAIN, noise) else None
+    best = max(right, key=right.__getitem__)
+    least = max(MIN_GAIN, DEVIATIONS * math.sqrt(0.25 / len(chosen)))
+    return (best, right[best]) if right[best] - right[own] > least else None
 
 
 def warn_of_low_accuracy(
@@ -214,10 +198,9 @@ def warn_of_low_accuracy(
     stated: float | None = None,
     device: torch.device | str | None = None,
 ) -> None:
-    """Warn of a network that is near chance, far below what was stated, or normalised wrongly.
+    """Warn of a network that is near chance on ``source``, below what was stated, or misled.
 
-    ``accuracy`` is that on ``source``. Where it is low and another normalisation does far better,
-    this is named.
+    Where another normalisation does far better, this is named.
     """
     facts = name, accuracy, len(source), len(source.classes), stated
     sentence, chance = low_accuracy_sentence(*facts), 1 / len(source.classes)

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -55,17 +56,9 @@ class Throughput:
 
 
 def throughput(network: nn.Module, example: Inputs, **options: Any) -> list[Throughput]:
-    """Measure one network; the options are those of :func:`measure_speed`.
-
-    Examples
-    --------
-    >>> net = nn.Sequential(nn.Linear(8, 8), nn.ReLU())
-    >>> fast = throughput(net, torch.zeros(1, 8), batch_sizes=(4,), seconds=0.01, device="cpu")
-    >>> fast[0].batch_size, len(fast[0].rates), fast[0].peak_memory  # 288 + 3 * 128
-    (4, 5, 672)
-    """
-    results: dict[str, list[Throughput]] = measure_speed({"": network}, example, **options)
-    return results[""]
+    """Measure one network; the options are those of :func:`measure_speed`."""
+    (results,) = measure_speed({"": network}, example, **options).values()
+    return list(results)
 
 
 @flat(windows=WindowOptions, formats=FormatOptions)
@@ -87,16 +80,15 @@ def measure_speed(
     ----------
     networks : dict of str to Module
         The networks by name. They are not changed: copies run, in eval mode without gradients.
-        Exported files, of :func:`vinets.export.open_exported`, run on the CPU in their own
-        precision, not compiled, with the threads of torch; their peak memory is not known.
+        Exported files run on the CPU in their own precision, not compiled, with the threads of
+        torch; their peak memory is not known.
     example : Tensor or dict of Tensor
         A batch of inputs; its rows are repeated to fill each batch.
     compile : bool
         Use ``torch.compile`` with fixed shapes. On the CPU the peak memory is then still that of
         the network as it is.
     windows, formats
-        Objects of WindowOptions and FormatOptions of :mod:`vinets.core.settings`; their fields are
-        keywords here, such as ``repeats=3`` and ``amp=True``.
+        Fields of WindowOptions and FormatOptions are keywords, such as ``repeats=3``, ``amp=True``.
     """
     owner, on = "measure_speed", resolve_device("measure_speed", device)
     modules = networks.values() if isinstance(networks, Mapping) else ()
@@ -111,16 +103,15 @@ def measure_speed(
         accepted = "'cpu' for exported files, which run there"
         raise parameter_error(owner, "device", accepted, str(on))
     batch_of(owner, example)
-    copies = {name: copy.deepcopy(network).to(on).eval() for name, network in networks.items()}
-    if formats.channels_last:
-        for network in copies.values():
-            network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    layout = torch.channels_last if formats.channels_last else torch.preserve_format
+    copies: dict[str, Any] = {name: copy.deepcopy(one).to(on) for name, one in networks.items()}
+    for one in copies.values():
+        one.eval().to(memory_format=layout)
 
     def fill(tensor: Tensor) -> Tensor:
         """Repeat the rows to a batch."""
         tensor = tensor[torch.arange(size, device=tensor.device) % len(tensor)].to(on)
-        wide = formats.channels_last and tensor.ndim == 4
-        return tensor.to(memory_format=torch.channels_last) if wide else tensor
+        return tensor.to(memory_format=layout) if tensor.ndim == 4 else tensor
 
     results: dict[str, list[Throughput]] = {name: [] for name in networks}
     compiling: Any = nullcontext()
@@ -131,17 +122,14 @@ def measure_speed(
     with limited_threads(formats.threads), torch.no_grad(), compiling:
         for size in batch_sizes:
             inputs = each(example, fill)
-            runners = {
-                # A compiled network is made anew for each batch size, with its shapes.
-                name: _Runner(network, inputs, size, on, formats, compile)
-                for name, network in copies.items()
-            }
-            for runner in runners.values():
+            # A compiled network is made anew for each batch size, with its shapes.
+            runners = [_Runner(one, inputs, size, on, formats, compile) for one in copies.values()]
+            for runner in runners:
                 runner.prepare(windows.warmup, windows.seconds)
             for _ in range(windows.repeats):
-                for runner in runners.values():
+                for runner in runners:
                     runner.window(windows.seconds)
-            for name, runner in runners.items():
+            for name, runner in zip(copies, runners, strict=True):
                 results[name].append(runner.result())
     return results
 
@@ -158,11 +146,7 @@ def limited_threads(count: int | None) -> Iterator[None]:
 
 
 class _Runner:
-    """One network with one batch, and the measurements of its windows.
-
-    Every window adds to ``rates`` its examples per second, and to ``latencies`` the seconds of a
-    pass that is waited for; ``peak`` is the peak memory of one pass in bytes, if it is known.
-    """
+    """One network with one batch, and the measurements of its windows."""
 
     def __init__(
         self,
@@ -173,21 +157,19 @@ class _Runner:
         formats: FormatOptions,
         compile: bool,
     ) -> None:
-        self.plain = network
+        self.plain, self.inputs, self.batch_size = network, inputs, batch_size
         self.exported = isinstance(network, ExportedNetwork)
         compiled = compile and not self.exported
         self.network = torch.compile(network, dynamic=False) if compiled else network
-        self.inputs = inputs
-        self.batch_size = batch_size
         self.clock = Clock(device)
         self.autocast: Callable[[], Any] = nullcontext
         if formats.amp:
-            self.autocast = lambda: torch.autocast(device.type, dtype=torch.bfloat16)
+            self.autocast = partial(torch.autocast, device.type, dtype=torch.bfloat16)
         self.chunk = 1  # on the CPU each pass is timed by itself
         self.recorded = formats.recorded and self.clock.on_cuda
-        self.peak: int | None = None
-        self.rates: list[float] = []
-        self.latencies: list[float] = []
+        self.peak: int | None = None  # memory of one pass in bytes, if it is known
+        self.rates: list[float] = []  # examples per second of every window
+        self.latencies: list[float] = []  # seconds of a pass that is waited for
 
     def prepare(self, warmup: int, seconds: float) -> None:
         """Warm up, take the peak memory and choose how many passes run between two marks."""
@@ -199,11 +181,9 @@ class _Runner:
         network = self.network if self.clock.on_cuda else self.plain
         self.peak = peak_bytes(lambda: self._run(network, 1), held, self.clock.device)
         if self.recorded:  # a CUDA graph reads where its inputs lie, which stay where they are
-            compiled = self.network
-            on_side_stream(lambda: self._run(compiled, 1))
-            graph, _ = record_graph(
-                lambda: self._run(compiled, 1), "measure it with recorded=False"
-            )
+            one_pass = partial(self._run, self.network, 1)
+            on_side_stream(one_pass)
+            graph, _ = record_graph(one_pass, "measure it with recorded=False")
             self.network = lambda *_, **__: graph.replay()
         if self.clock.on_cuda:  # waiting after each pass would leave the GPU idle
             alone = statistics.median(self._seconds_per_pass(1, 0.0) for _ in range(3))
@@ -212,11 +192,11 @@ class _Runner:
 
     def window(self, seconds: float) -> None:
         """Run for at least that long; on a GPU then also for a fifth of it pass by pass."""
-        per_pass = self._seconds_per_pass(self.chunk, seconds)
-        self.rates.append(self.batch_size / per_pass)
+        alone = per_pass = self._seconds_per_pass(self.chunk, seconds)
         if self.chunk > 1:
-            per_pass = self._seconds_per_pass(1, seconds / 5)
-        self.latencies.append(per_pass)
+            alone = self._seconds_per_pass(1, seconds / 5)
+        self.rates.append(self.batch_size / per_pass)
+        self.latencies.append(alone)
 
     def _seconds_per_pass(self, chunk: int, seconds: float) -> float:
         spent, passes = 0.0, 0
@@ -233,17 +213,10 @@ class _Runner:
 
     def result(self) -> Throughput:
         """Summarise the windows."""
-        return Throughput(
-            self.batch_size,
-            statistics.fmean(self.rates),
-            statistics.stdev(self.rates) if len(self.rates) > 1 else 0.0,
-            statistics.median(self.rates),
-            tuple(self.rates),
-            1e3 * statistics.median(self.latencies),
-            self.peak,
-            str(self.clock.device),
-            self.recorded,
-        )
+        rates, latency = tuple(self.rates), 1e3 * statistics.median(self.latencies)
+        std = statistics.stdev(rates) if len(rates) > 1 else 0.0
+        known = statistics.fmean(rates), std, statistics.median(rates), rates, latency, self.peak
+        return Throughput(self.batch_size, *known, str(self.clock.device), self.recorded)
 
 
 def machine(device: str | torch.device = "auto") -> dict[str, Any]:
@@ -251,12 +224,6 @@ def machine(device: str | torch.device = "auto") -> dict[str, Any]:
 
     Nothing in it names the host, a user or a path. ``cores`` is how many this process may use,
     ``torch_threads`` the threads inside one operation; ``gpu`` and ``cuda`` are None on the CPU.
-
-    Examples
-    --------
-    >>> facts = machine("cpu")
-    >>> facts["device"], facts["gpu"]
-    ('cpu', None)
     """
     device = resolve_device("machine", device)
     on_cuda = device.type == "cuda"

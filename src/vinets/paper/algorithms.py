@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from statistics import fmean
 from typing import Any
 
@@ -10,7 +10,6 @@ from vinets.heads.vanishing import MAX_POLYNOMIALS
 from vinets.measure.level import Difference
 from vinets.models.networks import SIZES
 from vinets.paper.accuracy import accuracy_figure
-from vinets.paper.backbones import Backbone
 from vinets.paper.plan import (
     Experiment,
     Findings,
@@ -19,14 +18,13 @@ from vinets.paper.plan import (
     Results,
     Trials,
     count,
+    fields_of,
     level,
-    part,
     series_of,
     share,
-    trained,
 )
 from vinets.report.values import Axis, Column, Figure, Row, Table
-from vinets.runs.trial import Trial, TrialResult
+from vinets.runs.trial import TrialResult
 
 _OAVI = {"algorithm": "oavi", "normalization": None}  # the rule is an option of ABM alone
 _CG = {**_OAVI, "oracle": "cg", "oracle_start": "vertex"}
@@ -48,79 +46,58 @@ ALGORITHMS: dict[str, tuple[str, dict[str, Any]]] = {
 
 RATIOS = (0.0, 0.5, 0.9, 0.95, 0.99)
 FEW_RATIOS = (0.0, 0.9, 0.99)  # OAVI gets these, because it takes longer
-PRUNING = (
-    "Of every class, the polynomials with the highest pruning score stay; all their monomials "
-    "stay with them. Heads are trained anew for every point. A head holds at most "
-    f"{MAX_POLYNOMIALS:,} polynomials: where more are left, as many as fit are taken, the best of "
-    "every class{}."
-)
-HAPPENS = "; this happens to OAVI at early cuts"  # in a full run
-LARGER_PSI = (
-    "Here ψ = {psi}, as in the paper: with a smaller one, conditional gradients take hundreds of "
-    "thousands of steps."
-)
-
-
-def _search(backbone: Backbone, algorithm: str) -> dict[str, Any]:
-    return dict(backbone.search) | ALGORITHMS[algorithm][1]
-
-
-def _pruned_trial(plan: Plan, backbone: Backbone, cut: str, algorithm: str, ratio: float) -> Trial:
-    """Plan training after the share ``ratio`` of the polynomials was pruned."""
-    # Rounded, because 1 - 0.9 is not 0.1, and a trial is known by its settings.
-    keep = None if ratio == 0 else round(1 - ratio, 6)
-    return plan.trial(backbone, cut, keep=keep, **_search(backbone, algorithm))
 
 
 def _pruned(plan: Plan) -> Trials:
     trials: Trials = {}
-    for algorithm in ALGORITHMS:
+    for algorithm, (_, settings) in ALGORITHMS.items():
         ratios = (0.0, 0.9) if plan.quick else RATIOS if algorithm == "abm" else FEW_RATIOS
         for backbone in reversed(plan.chosen):  # the larger network first, as in the paper
             for cut in plan.cuts(backbone) if algorithm in backbone.algorithms else ():
                 for ratio in ratios:
+                    # Rounded, because 1 - 0.9 is not 0.1, and a trial is known by its settings.
+                    keep = round(1 - ratio, 6) if ratio else None
+                    changes = {**backbone.search, **settings, "keep": keep}
                     key = backbone, algorithm, f"{ratio:.0%} pruned", cut
-                    trials[key] = _pruned_trial(plan, backbone, cut, algorithm, ratio)
+                    trials[key] = plan.trial(backbone, cut, **changes)
     return trials
 
 
 def _pruning(plan: Plan, results: Results) -> Findings:
-    text = PRUNING.format(HAPPENS if plan.compared else "")
-    more = (LARGER_PSI.format(**one.search) for one in plan.chosen if one.search)
+    happens = "; this happens to OAVI at early cuts" * plan.compared
+    texts = [
+        "Of every class, the polynomials with the highest pruning score stay; all their monomials "
+        "stay with them. Heads are trained anew for every point. A head holds at most "
+        f"{MAX_POLYNOMIALS:,} polynomials: where more are left, as many as fit are taken, the best "
+        f"of every class{happens}.",
+        *(
+            f"Here ψ = {one.search['psi']}, as in the paper: with a smaller one, conditional "
+            "gradients take hundreds of thousands of steps."
+            for one in plan.chosen
+            if one.search
+        ),
+    ]
     figures = []
     for backbone, algorithm in dict.fromkeys(key[:2] for key in results):
-        title = f"{backbone.caption}, {ALGORITHMS[algorithm][0]}"
-        name, own = f"pruning-{backbone.data}-{algorithm}", part(results, backbone, algorithm)
-        figures.append(accuracy_figure(plan, name, title, own))
-    return Findings((text, *more), figures=tuple(figures))
+        name, title = f"pruning-{backbone.data}-{algorithm}", ALGORITHMS[algorithm][0]
+        own = results.part(backbone, algorithm)
+        figure = accuracy_figure(name, f"{backbone.caption}, {title}", own, plan.removed)
+        figures.append(figure)
+    return Findings(tuple(texts), figures=tuple(figures))
 
 
-Experiment(
-    "fig-pruning",
-    "Accuracy against the share of polynomials pruned",
-    "Figures on pruning: ABM, OAVI-CG and OAVI-AGD",
-    5,
-    _pruned,
-    _pruning,
-)
+title = "Accuracy against the share of polynomials pruned"
+place = "Figures on pruning: ABM, OAVI-CG and OAVI-AGD"
+Experiment("fig-pruning", title, place, 5, _pruned, _pruning)
 
 # --- algorithms -------------------------------------------------------------------------------
 
-COMPARED = (
-    "Nothing is pruned{}. Coefficients are retrained, so the algorithms differ in the monomials "
-    "and in where training starts."
-)
-BUT = (
-    f", but for OAVI at early cuts, where only the best {MAX_POLYNOMIALS:,} polynomials fit into a "
-    "head"
-)
 STOPS = (
     "Conditional gradients (CG) start at a vertex of the ball, accelerated gradients (AGD) at its "
     "centre, and both stop as soon as a polynomial vanishes{}, as the authors' do; the rows with a "
     "gap go on until the mean square is proved to be within 0.01 ψ of the smallest, or 10,000 "
     "steps are done."
 )
-KEPT = "Nothing is pruned, coefficients stay as they were found, and ψ = {psi}. "
 ORACLE_COLUMNS = (
     Column("algorithm", "algorithm"),
     Column("accuracy", "accuracy %", ".2f"),
@@ -131,17 +108,12 @@ ORACLE_COLUMNS = (
 )
 
 
-def _oracle_values(name: str, ideals: TrialResult, training: TrialResult) -> dict[str, Any]:
+def _oracle_row(section: str, name: str, results: Sequence[TrialResult], **more: Any) -> Row:
     """Return what an algorithm did behind a cut, and the accuracy of its polynomials."""
-    facts = ideals.found
-    return {
-        "algorithm": name,
-        "accuracy": 100 * training.trained.accuracy,
-        "polynomials": facts.polynomials,
-        "seconds": facts.seconds,
-        "steps": facts.steps,
-        "nonzeros": facts.nonzeros,
-    }
+    ideals, training = results
+    values = fields_of(ideals.found, "polynomials", "seconds", "steps", "nonzeros") | more
+    accuracy = 100 * training.trained.accuracy
+    return Row({"algorithm": name, "accuracy": accuracy} | values, section=section)
 
 
 def _by_algorithm(plan: Plan) -> Trials:
@@ -149,32 +121,36 @@ def _by_algorithm(plan: Plan) -> Trials:
     trials: Trials = {}
     for backbone, cut in plan.places:
         for algorithm in backbone.algorithms if len(backbone.algorithms) > 1 else ():
-            name, _ = ALGORITHMS[algorithm]
-            trial = _pruned_trial(plan, backbone, cut, algorithm, 0.0)
-            trials[backbone, name, cut] = trial
+            name, settings = ALGORITHMS[algorithm]
+            changes = {**backbone.search, **settings}
+            trials[backbone, name, cut] = plan.trial(backbone, cut, keep=None, **changes)
             if backbone.splits:  # what the oracles did, next to their accuracy
-                search = _search(backbone, algorithm)
-                trials["ideals", name, cut] = plan.trial(backbone, cut, "ideals", **search)
+                trials["ideals", name, cut] = plan.trial(backbone, cut, task="ideals", **changes)
     return trials
 
 
 def _algorithms(plan: Plan, results: Results) -> Findings:
     (backbone,) = (one for one in plan.chosen if len(one.algorithms) > 1)
-    own = part(results, backbone)
-    figure = accuracy_figure(plan, "algorithms", f"{backbone.caption}: accuracy", own)
+    caption, own = backbone.caption, results.part(backbone)
+    figure = accuracy_figure("algorithms", f"{caption}: accuracy", own, plan.removed)
     sizes = {key: (share(one), one.trained.polynomials or 0) for key, one in own.items()}
-    title = f"{backbone.caption}: polynomials in the head"
-    polynomials = Axis("polynomials", log=True, format=",.0f")
-    size = Figure("algorithms-size", title, plan.removed, polynomials, series_of(sizes))
-    rows = tuple(
-        Row(_oracle_values(name, one, own[name, cut]), section=cut)
-        for (name, cut), one in part(results, "ideals").items()
-    )
-    if not rows:
-        return Findings((COMPARED.format(BUT if plan.compared else ""),), figures=(figure, size))
-    table = Table("oracles", "What the oracles did", ORACLE_COLUMNS, rows)
-    text = KEPT.format(**backbone.search) + STOPS.format("")
-    return Findings((text,), (table,), (figure, size))
+    axes = (plan.removed, Axis("polynomials", log=True, format=",.0f"))
+    title = f"{caption}: polynomials in the head"
+    size = Figure("algorithms-size", title, *axes, series_of(sizes))
+    rows = [
+        _oracle_row(cut, name, (one, own[name, cut]))
+        for (name, cut), one in results.part("ideals").items()
+    ]
+    if rows:
+        table = Table("oracles", "What the oracles did", ORACLE_COLUMNS, tuple(rows))
+        psi = backbone.search["psi"]
+        text = f"Nothing is pruned, coefficients stay as they were found, and ψ = {psi}. "
+        return Findings((text + STOPS.format(""),), (table,), (figure, size))
+    but = ", but for OAVI at early cuts, where only the best "
+    but += f"{MAX_POLYNOMIALS:,} polynomials fit into a head"
+    text = f"Nothing is pruned{but * plan.compared}. Coefficients are retrained, so the algorithms "
+    text += "differ in the monomials and in where training starts."
+    return Findings((text,), figures=(figure, size))
 
 
 def judge_algorithms(rows: str, gaps: Iterable[Difference]) -> Iterator[Judged]:
@@ -185,14 +161,8 @@ def judge_algorithms(rows: str, gaps: Iterable[Difference]) -> Iterator[Judged]:
     yield "ABM is slightly ahead", f"{rows}: {text}", count(w == "ahead" for w in words)
 
 
-Experiment(
-    "fig-algorithms",
-    "Three algorithms over the cuts",
-    "Figure on the algorithms, CIFAR-100",
-    8,
-    _by_algorithm,
-    _algorithms,
-)
+title, place = "Three algorithms over the cuts", "Figure on the algorithms, CIFAR-100"
+Experiment("fig-algorithms", title, place, 8, _by_algorithm, _algorithms)
 
 # --- oracles that take steps ------------------------------------------------------------------
 
@@ -244,7 +214,7 @@ def _stepping(plan: Plan) -> Trials:
             for name, algorithm in STEPPING.items():
                 changes, key = settings | algorithm, (backbone, cut, name)
                 # Trials of one algorithm follow each other, so that its ideals are found once.
-                trials[*key, None] = plan.trial(backbone, cut, "ideals", **changes)
+                trials[*key, None] = plan.trial(backbone, cut, task="ideals", **changes)
                 for keep in (KEEP, FEW):
                     trials[*key, keep] = plan.trial(backbone, cut, **(changes | {"keep": keep}))
     return trials
@@ -252,14 +222,13 @@ def _stepping(plan: Plan) -> Trials:
 
 def _steps(plan: Plan, results: Results) -> Findings:
     rows, claims = [], []
-    for backbone in plan.chosen:
-        own = part(results, backbone)
-        for cut, name in dict.fromkeys(key[:2] for key in own):
-            values = _oracle_values(name, own[cut, name, None], own[cut, name, KEEP])
-            values["few"] = 100 * own[cut, name, FEW].trained.accuracy
-            rows.append(Row(values, section=f"{backbone.caption}, {cut}"))
-        for claim, text, verdict in _step_claims(own) if own else ():
-            values = {"claim": claim, "found": text, "verdict": verdict}
+    for backbone, cut, name in dict.fromkeys(key[:3] for key in results):
+        ideals, most, few = (results[backbone, cut, name, keep] for keep in (None, KEEP, FEW))
+        accuracy, section = 100 * few.trained.accuracy, f"{backbone.caption}, {cut}"
+        rows.append(_oracle_row(section, name, (ideals, most), few=accuracy))
+    for backbone in dict.fromkeys(key[0] for key in results):
+        for judged in _step_claims(results.part(backbone)):
+            values = dict(zip(("claim", "found", "verdict"), judged, strict=True))
             claims.append(Row(values, section=backbone.caption))
     tables = [Table("oracles-cuts", "What the oracles did", STEP_COLUMNS, tuple(rows))]
     if not plan.quick:  # a quick run judges nothing
@@ -271,15 +240,12 @@ def _step_claims(own: Results) -> Iterator[Judged]:
     """Judge what the paper says of OAVI by the rule for *level*, cut by cut."""
     cuts = list(dict.fromkeys(cut for cut, *_ in own))
     abm, *oavi = (name for name in STEPPING if name != UNIT_RULE)
-    gaps = [
-        level(trained(own, cut, abm, KEEP), trained(own, cut, name, KEEP))
-        for name in oavi
-        for cut in cuts
-    ]
+    by_place = {key[:2]: [own[*key[:2], keep].trained for keep in (KEEP, FEW)] for key in own}
+    gaps = [level(by_place[cut, abm][:1], by_place[cut, name][:1]) for name in oavi for cut in cuts]
     yield from judge_algorithms(f"ABM against {len(oavi)} rows of OAVI at {len(cuts)} cuts", gaps)
-    losses = {}
+    losses: dict[str, list[float]] = {}
     for name in (abm, *oavi):
-        right = [[own[cut, name, keep].trained.accuracy for keep in (KEEP, FEW)] for cut in cuts]
+        right = [[one.accuracy for one in by_place[cut, name]] for cut in cuts]
         losses[name] = [100 * (most - few) for most, few in right]
     text = ", ".join(f"{name} {fmean(values):.2f}" for name, values in losses.items())
     pairs = ((a, b) for name in oavi for a, b in zip(losses[abm], losses[name], strict=True))
@@ -287,11 +253,5 @@ def _step_claims(own: Results) -> Iterator[Judged]:
     yield claim, f"mean loss in points: {text}", count(theirs < ours for ours, theirs in pairs)
 
 
-Experiment(
-    "table-oracles",
-    "Oracles that take steps",
-    "Figures on pruning and on the algorithms, CIFAR-100",
-    8.5,
-    _stepping,
-    _steps,
-)
+title, place = "Oracles that take steps", "Figures on pruning and on the algorithms, CIFAR-100"
+Experiment("table-oracles", title, place, 8.5, _stepping, _steps)

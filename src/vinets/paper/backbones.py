@@ -64,14 +64,6 @@ READINGS: dict[str, dict[str, Any]] = {
 }
 """What the paper may mean by ψ and by principal components, as changes to its settings."""
 
-PUBLISHED_HEADS = {
-    "vanishing": "VI-Net",
-    "linear": "linear head",
-    "random": "random monomials",
-    "mlp": "MLP",
-}
-"""Heads of the figures on CIFAR, by the names that they were published with."""
-
 PUBLISHED: dict[str, Any] = {"scale": "unit", "keep": 128, "monomials": 512, "psi": 0.01}
 """Table 2 on CIFAR as it was published: changes to the settings of the figures."""
 
@@ -91,11 +83,11 @@ class Backbone:
     data_title: str
     classes: int
     recipe: str
+    variants: Mapping[str, str]  # cuts, smallest network first
     cuts: tuple[str, ...]
     # Cuts of the table of generators, with the share in percent that the paper prints; where it is
     # not clear which cut is meant, there are two.
     rows: tuple[tuple[str, float | None], ...]
-    variants: Mapping[str, str]  # cuts, smallest network first
     chosen: tuple[str, ...]  # variants that the choices are tried on
     choices: Mapping[str, Mapping[str, Any]]
     # How ψ, the components and the rule may be read; the first one changes nothing.
@@ -124,6 +116,10 @@ class Backbone:
         """Return the name of the file of weights."""
         return f"{self.name}_{self.data}.safetensors"
 
+    def network(self, split: int) -> str:
+        """Return the name that the uncut network of a split has in the store."""
+        return f"{self.name}-{split}" if self.splits else self.name
+
 
 _CHOICES: dict[str, dict[str, Any]] = {
     "components of unit variance, ψ = 0.1": {},
@@ -151,22 +147,15 @@ _CHOICES: dict[str, dict[str, Any]] = {
 def _resnet(depth: int, classes: int, **more: Any) -> Backbone:
     """Return a network of the paper, whose choices are tried on its two smallest variants."""
     name, data = f"resnet{depth}", f"cifar{classes}"
+    names = (name, f"ResNet-{depth}", data, f"CIFAR-{classes}")
+    variants = {preset: cut for preset, (network, cut) in PRESETS.items() if network == name}
     start = {option: value for option, value in PUBLISHED.items() if option != "psi"}
-    return Backbone(
-        name,
-        f"ResNet-{depth}",
-        data,
-        f"CIFAR-{classes}",
-        classes,
-        recipe=f"{data}-{name}",
-        variant=PUBLISHED,
-        variants={preset: cut for preset, (network, cut) in PRESETS.items() if network == name},
-        chosen=(f"VI-Net{depth}-Tiny", f"VI-Net{depth}-Small"),
-        choices={choice: start | changes for choice, changes in _CHOICES.items()},
-        readings=READINGS,
-        heads=PUBLISHED_HEADS,
-        **more,
-    )
+    choices = {choice: start | changes for choice, changes in _CHOICES.items()}
+    heads = {"vanishing": "VI-Net", "linear": "linear head"}  # the names that were published
+    heads |= {"random": "random monomials", "mlp": "MLP"}
+    more |= {"chosen": tuple(variants)[:2], "readings": READINGS, "variant": PUBLISHED}
+    recipe = f"{data}-{name}"
+    return Backbone(*names, classes, recipe, variants, choices=choices, heads=heads, **more)
 
 
 RESNET18 = _resnet(
@@ -213,15 +202,14 @@ RESNET34 = _resnet(
     baselines=True,
 )
 _BASELINES = ("linear", "pooled", "components", "random", "same-degrees", "mlp")
+_SIZES = ("VI-Net-Tiny", "VI-Net-Small", "VI-Net-Medium", "VI-Net-Large")
+_CUTS = ("relu1", "relu2", "pool", "relu3", "relu4")
 DIGITS = Backbone(
-    name="digits",
-    title="small CNN",
-    data="digits",
-    data_title="Digits",
+    *("digits", "small CNN", "digits", "Digits"),
     classes=10,
     recipe="digits-cnn",
-    cuts=("relu1", "relu2", "pool", "relu3", "relu4"),
-    rows=tuple((cut, None) for cut in ("relu1", "relu2", "pool", "relu3", "relu4")),
+    cuts=_CUTS,
+    rows=tuple((cut, None) for cut in _CUTS),
     splits=True,
     settings={
         **SIZES["digits_cnn"],
@@ -229,12 +217,7 @@ DIGITS = Backbone(
         **{"batch_size": 64, "dtype": "float32", "views": 1, "seconds": 0.1, "where": "cpu"},
         **{"counting": "layers", "detailed": True},
     },
-    variants={
-        "VI-Net-Tiny": "relu1",
-        "VI-Net-Small": "relu2",
-        "VI-Net-Medium": "pool",
-        "VI-Net-Large": "relu3",
-    },
+    variants=dict(zip(_SIZES, _CUTS, strict=False)),
     readings={
         "unit variance, leading coefficient 1, mean square ≤ 0.01": {},
         "the same, mean square ≤ 0.1": {"psi": 0.1},

@@ -6,7 +6,16 @@ from statistics import mean
 
 from vinets.measure.dimension import dimension_correlation
 from vinets.paper.backbones import GENERATORS, Backbone
-from vinets.paper.plan import Experiment, Findings, Plan, Results, Trials, part, series_of, share
+from vinets.paper.plan import (
+    Experiment,
+    Findings,
+    Plan,
+    Results,
+    Trials,
+    fields_of,
+    series_of,
+    share,
+)
 from vinets.report.values import Axis, Column, Figure, ReferenceLine, Row, Table
 from vinets.runs.tasks import RATIOS
 from vinets.runs.trial import IdealFacts
@@ -38,17 +47,14 @@ COMPARED = (
     "paper's percentages of ResNet-18, but for 66.7 where 64.5 is printed; for ResNet-34 no way of "
     "counting that we tried gives them, and the cuts with the nearest share were taken. The last "
     "two rows of ResNet-18 are the cuts of Medium and Large, so those of ResNet-34 are here too.",
-    "Seconds are those of the ideals alone, with nothing else on the machine. The paper does not "
-    "say which machine it used.",
 )
 
-SECONDS = "Seconds are those of the ideals alone, with nothing else on the machine."
 TRAINING_IMAGES = 50_000  # images to train on, of both CIFAR data sets
 
 
 def counts_of(facts: IdealFacts, backbone: Backbone) -> dict[str, float]:
     """Count monomials and polynomials; with few of them in all, average over classes, too."""
-    counts: dict[str, float] = {"monomials": facts.monomials, "polynomials": facts.polynomials}
+    counts = fields_of(facts, "monomials", "polynomials")
     if backbone.splits:
         counts[A_CLASS.name] = mean((facts.by_class or {}).values())
     return counts
@@ -56,24 +62,22 @@ def counts_of(facts: IdealFacts, backbone: Backbone) -> dict[str, float]:
 
 def _readings(plan: Plan) -> Trials:
     """Plan an ideal for every row and reading, with nothing else on the machine for its seconds."""
-    return {
-        (reading, backbone, cut, printed): plan.trial(
-            backbone, cut, "ideals", alone=True, **changes
-        )
-        for backbone in plan.chosen
-        for cut, printed in backbone.rows[-2 if plan.quick else 0 :]
-        for reading, changes in backbone.readings.items()
-    }
+    trials: Trials = {}
+    for backbone in plan.chosen:
+        for cut, printed in backbone.rows[-2 if plan.quick else 0 :]:
+            for reading, changes in backbone.readings.items():
+                trial = plan.trial(backbone, cut, task="ideals", alone=True, **changes)
+                trials[reading, backbone, cut, printed] = trial
+    return trials
 
 
 def _counted(plan: Plan, results: Results) -> Findings:
     first, *others = plan.chosen[0].readings
     rows: dict[str, list[Row]] = {reading: [] for reading in (first, *others)}
     for (reading, backbone, cut, printed), result in results.items():
-        facts = result.found
-        counts = counts_of(facts, backbone)
-        values = {"cut": cut, "removed": share(result), **counts, "seconds": facts.seconds}
-        paper: dict[str, float] = {}
+        facts, paper = result.found, {}
+        values = {"cut": cut, "removed": share(result), "seconds": facts.seconds}
+        values |= counts_of(facts, backbone)
         if printed is not None:
             paper = {"removed": printed, **GENERATORS[backbone.name][printed]}
             values["speedup"] = paper["seconds"] / facts.seconds
@@ -90,7 +94,10 @@ def _counted(plan: Plan, results: Results) -> Findings:
         f"components, {points}. The constant is not counted as a monomial."
     ]
     text += COMPARED if plan.compared else (SATURATED,) if plan.splits else ()
-    text += [SECONDS] if not (plan.compared or plan.quick) else []
+    if not plan.quick:
+        seconds = "Seconds are those of the ideals alone, with nothing else on the machine."
+        unknown = " The paper does not say which machine it used."
+        text.append(seconds + unknown * plan.compared)
     columns = COLUMNS if plan.compared else COLUMNS[:-1]
     if plan.splits:
         columns = (*columns[:3], A_CLASS, *columns[3:])
@@ -109,18 +116,10 @@ Experiment(
 
 # --- layer by layer ---------------------------------------------------------------------------
 
-LAYERS = (
-    "ABM with ψ = {} behind every convolution of a residual block: inside the block, behind "
-    "bn1, and behind its sum. The first convolution of a stage is where the map gets smaller."
-)
-PLAIN_LAYERS = (
-    "ABM with ψ = {} behind every layer that changes the map: normalisation, ReLU and pooling."
-)
-
 
 def _layers(plan: Plan) -> Trials:
     return {
-        (backbone, place, cut): plan.trial(backbone, cut, "ideals")
+        (backbone, place, cut): plan.trial(backbone, cut, task="ideals")
         for backbone in plan.chosen
         if backbone.layers
         for place, cut in enumerate(plan.cuts(backbone, backbone.layers), 1)
@@ -135,64 +134,52 @@ def _by_layer(plan: Plan, results: Results) -> Findings:
     }
     backbone, *_ = next(iter(results))
     what = "convolution, counted from the first block" if backbone.residual else "layer"
-    where, counts = Axis(what, format=".0f"), Axis("count", log=True, format=",.0f")
-    figure = Figure("generators-by-layer", backbone.caption, where, counts, series_of(points))
-    text = LAYERS if backbone.residual else PLAIN_LAYERS
-    return Findings((text.format(plan.options.psi),), figures=(figure,))
+    axes = Axis(what, format=".0f"), Axis("count", log=True, format=",.0f")
+    figure = Figure("generators-by-layer", backbone.caption, *axes, series_of(points))
+    text = f"ABM with ψ = {plan.options.psi} behind every "
+    if backbone.residual:
+        text += "convolution of a residual block: inside the block, behind bn1, and behind its "
+        text += "sum. The first convolution of a stage is where the map gets smaller."
+    else:
+        text += "layer that changes the map: normalisation, ReLU and pooling."
+    return Findings((text,), figures=(figure,))
 
 
-Experiment(
-    "fig-generators",
-    "Generators behind every layer",
-    "Figure on truncation and the number of generators",
-    7,
-    _layers,
-    _by_layer,
-)
+title, place = "Generators behind every layer", "Figure on truncation and the number of generators"
+Experiment("fig-generators", title, place, 7, _layers, _by_layer)
 
 # --- pruning ----------------------------------------------------------------------------------
 
-PRUNED = (
-    "Monomials that evaluation of the remaining polynomials needs, without the constant. The line "
-    "at {} is the number of variables."
-)
-
 
 def _every_cut(plan: Plan) -> Trials:
-    return {(backbone, cut): plan.trial(backbone, cut, "ideals") for backbone, cut in plan.places}
+    return {(one, cut): plan.trial(one, cut, task="ideals") for one, cut in plan.places}
 
 
 def _left(plan: Plan, results: Results) -> Findings:
     levels, figures = (ReferenceLine("variables", plan.components),), []
     for backbone in plan.chosen:
-        own = part(results, backbone)
-        points = {
-            (f"{ratio:.0%} pruned", cut): (share(one), one.found.monomials_left[str(ratio)])
-            for ratio in RATIOS
-            for (cut,), one in own.items()
-        }
-        title, axes = backbone.caption, (plan.removed, MONOMIALS)
-        name = f"monomials-{backbone.data}"
-        figures.append(Figure(name, title, *axes, series_of(points), levels=levels))
-    return Findings((PRUNED.format(plan.components),), figures=tuple(figures))
+        own = results.part(backbone).items()
+        series = series_of(
+            {
+                (f"{ratio:.0%} pruned", cut): (share(one), one.found.monomials_left[str(ratio)])
+                for ratio in RATIOS
+                for (cut,), one in own
+            }
+        )
+        name, axes = f"monomials-{backbone.data}", (plan.removed, MONOMIALS)
+        figures.append(Figure(name, backbone.caption, *axes, series, levels=levels))
+    text = (
+        "Monomials that evaluation of the remaining polynomials needs, without the constant. The "
+        f"line at {plan.components} is the number of variables."
+    )
+    return Findings((text,), figures=tuple(figures))
 
 
-Experiment(
-    "fig-monomials",
-    "Monomials left after pruning",
-    "Figure on pruning and monomials",
-    6,
-    _every_cut,
-    _left,
-)
+title, place = "Monomials left after pruning", "Figure on pruning and monomials"
+Experiment("fig-monomials", title, place, 6, _every_cut, _left)
 
 # --- dimension --------------------------------------------------------------------------------
 
-DIMENSION = (
-    "Levina and Bickel's estimate with MacKay and Ghahramani's mean over the points of a class, "
-    "{} neighbours, mean over the classes. One point is one cut. With few points and many "
-    "dimensions the estimate is too small; it orders layers rather than measuring them."
-)
 DIMENSION_COLUMNS = (
     *CUT,
     Column("dimension", "dimension", ".1f", "dimension_std"),
@@ -202,7 +189,7 @@ DIMENSION_COLUMNS = (
 
 def _estimates(plan: Plan) -> Trials:
     return {
-        (backbone, cut, task): plan.trial(backbone, cut, task)
+        (backbone, cut, task): plan.trial(backbone, cut, task=task)
         for backbone, cut in plan.places
         for task in ("dimension", "ideals")
     }
@@ -210,49 +197,39 @@ def _estimates(plan: Plan) -> Trials:
 
 def _estimated(plan: Plan, results: Results) -> Findings:
     counted = A_CLASS.name if plan.splits else "monomials"
-    rows, points, notes = [], {}, []
+    rows, notes, points = [], [], {}
     for backbone in plan.chosen:
-        x, y = [], []
+        own = []
         for cut in plan.cuts(backbone):
             result = results[backbone, cut, "dimension"]
-            dimension = result.estimated
             counts = counts_of(results[backbone, cut, "ideals"].found, backbone)
-            values = {
-                "cut": cut,
-                "removed": share(result),
-                "dimension": dimension.mean,
-                "dimension_std": dimension.std,
-                **{name: number for name, number in counts.items() if name != "polynomials"},
-            }
+            del counts["polynomials"]
+            found = result.estimated
+            values = {"cut": cut, "removed": share(result), **counts}
+            values |= {"dimension": found.mean, "dimension_std": found.std}
             rows.append(Row(values, section=backbone.caption))
-            points[backbone.caption, cut] = dimension.mean, counts[counted]
-            x.append(dimension.mean)
-            y.append(counts[counted])
-        c = dimension_correlation(x, y)
+            points[backbone.caption, cut] = found.mean, counts[counted]
+            own.append((found.mean, counts[counted]))
+        c = dimension_correlation(*zip(*own, strict=True))
         notes.append(
             f"{backbone.caption}: Pearson correlation {c.pearson:.2f} (p = {c.pearson_p:.2g}), "
             f"rank correlation {c.spearman:.2f} (p = {c.spearman_p:.2g}), {c.count} cuts."
         )
     columns = (*DIMENSION_COLUMNS, A_CLASS) if plan.splits else DIMENSION_COLUMNS
-    figure = Figure(
-        "dimension",
-        "Dimension and monomials",
-        Axis("intrinsic dimension, mean over classes", format=".1f"),
-        Axis(A_CLASS.name, format=".0f") if plan.splits else MONOMIALS,
-        series_of(points),
-        kind="scatter",
-    )
+    x = Axis("intrinsic dimension, mean over classes", format=".1f")
+    y = Axis(A_CLASS.name, format=".0f") if plan.splits else MONOMIALS
+    title, series = "Dimension and monomials", series_of(points)
+    figure = Figure("dimension", title, x, y, series, kind="scatter")
     used = sorted({one.dimension.neighbours for one in results.values() if one.dimension})
-    text = DIMENSION.format(" or ".join(map(str, used)))
+    text = (
+        "Levina and Bickel's estimate with MacKay and Ghahramani's mean over the points of a "
+        f"class, {' or '.join(map(str, used))} neighbours, mean over the classes. One point is one "
+        "cut. With few points and many dimensions the estimate is too small; it orders layers "
+        "rather than measuring them."
+    )
     table = Table("dimension", "By cut", columns, tuple(rows))
     return Findings((text,), (table,), (figure,), tuple(notes))
 
 
-Experiment(
-    "fig-dimension",
-    "Intrinsic dimension and the number of monomials",
-    "Figure on intrinsic dimension",
-    9,
-    _estimates,
-    _estimated,
-)
+title, place = "Intrinsic dimension and the number of monomials", "Figure on intrinsic dimension"
+Experiment("fig-dimension", title, place, 9, _estimates, _estimated)

@@ -17,23 +17,9 @@ import numpy as np
 from vinets.core.files import read_json
 from vinets.core.plain import from_plain
 from vinets.ideals.plot import plot_generators
+from vinets.report import values as blocks
 from vinets.report.formats import number
-from vinets.report.values import (
-    Beside,
-    Block,
-    Bullets,
-    Code,
-    Column,
-    Drawing,
-    ExperimentResult,
-    Facts,
-    Folded,
-    Notice,
-    Page,
-    Section,
-    Table,
-    facts_table,
-)
+from vinets.report.values import Block, Column, ExperimentResult, Page, Section, Table
 
 LEAD = (
     "Every table has our values. Below them, where the paper prints one, stand its value and ours "
@@ -103,19 +89,17 @@ def read_results(folder: str | Path) -> list[ExperimentResult]:
         raise FileNotFoundError(
             f"There is no folder {folder}. Pass the one into which vinets reproduce wrote."
         )
-    results: dict[tuple[str, bool], tuple[Path, ExperimentResult]] = {}
-    for path in sorted(folder.glob("*.json")):
-        values = read_json(path) if path.is_file() else None
-        if not isinstance(values, dict) or "experiment" not in values:
-            continue
-        if values.keys().isdisjoint(("title", "tables", "figures")):
+    results: dict[tuple[str, bool], tuple[str, ExperimentResult]] = {}
+    for path in filter(Path.is_file, sorted(folder.glob("*.json"))):
+        values = read_json(path)
+        keys = {*values} if isinstance(values, dict) else set()
+        if "experiment" not in keys or keys.isdisjoint(("title", "tables", "figures")):
             continue
         result = from_plain(ExperimentResult, values, path.name)
-        key = result.experiment, bool(result.quick)
-        known, _ = results.setdefault(key, (path, result))
-        if known is not path:
+        known, _ = results.setdefault((result.experiment, bool(result.quick)), (path.name, result))
+        if known != path.name:
             raise ValueError(
-                f"{known.name} and {path.name} are both results of {result.experiment!r}. Keep one."
+                f"{known} and {path.name} are both results of {result.experiment!r}. Keep one."
             )
     if not results:
         raise ValueError(
@@ -129,7 +113,7 @@ def read_results(folder: str | Path) -> list[ExperimentResult]:
 def result_in_short(result: ExperimentResult) -> Page:
     """Return an experiment for the terminal: its tables and remarks."""
     remark = f"{result.experiment}{', quick run' * bool(result.quick)}"
-    lead: tuple[Block, ...] = (*result.tables, *result.figures, Bullets(result.notes))
+    lead: tuple[Block, ...] = (*result.tables, *result.figures, blocks.Bullets(result.notes))
     return Page(f"{result.title} ({remark})", lead, ())
 
 
@@ -137,7 +121,7 @@ def results_page(results: Iterable[ExperimentResult], title: str = "Results") ->
     """Return the page of results such as those of :func:`read_results`, a section each."""
     results = list(results)
     quick = [one for one in results if one.quick]
-    lead: list[Block] = [Notice(text) for text in dict.fromkeys(one.quick for one in quick)]
+    lead: list[Block] = [blocks.Notice(text) for text in dict.fromkeys(one.quick for one in quick)]
     if 0 < len(quick) < len(results):
         lead.append(f"Quick runs are: {', '.join(one.title for one in quick)}.")
     lead += [_score(one) for one in results if one.experiment == "claims" and one.tables]
@@ -152,33 +136,34 @@ def _footer(results: Sequence[ExperimentResult]) -> str:
     return f"Written by vinets report. Results of vinets {', '.join(versions)}."
 
 
-def _score(claims: ExperimentResult) -> Notice:
+def _score(claims: ExperimentResult) -> Block:
     """Count the claims that hold."""
     kinds = Counter(str(row.values.get("verdict")) for row in claims.tables[0].rows)
     partly = sum(count for verdict, count in kinds.items() if verdict.startswith("in "))
     text = f"Of {kinds.total()} claims of the paper, {kinds['yes']} hold here, {partly} hold in "
     text += f"part, and {kinds['no']} do not."
     others = kinds.total() - kinds["yes"] - kinds["no"] - partly
-    return Notice(text + f" {others} only compare machines." * bool(others))
+    return blocks.Notice(text + f" {others} only compare machines." * bool(others))
 
 
 def _section(result: ExperimentResult) -> Section:
     """Return the section of an experiment, with how it was run folded away."""
-    figures = result.figures if len(result.figures) < 2 else (Beside(result.figures),)
+    figures = result.figures if len(result.figures) < 2 else (blocks.Beside(result.figures),)
     seconds = None if result.seconds is None else number(result.seconds, ",.1f")
-    settings = [("seeds", result.seeds or None), ("seconds in all", seconds)]
+    settings = {"seeds": result.seeds or None, "seconds in all": seconds, **result.settings}
     tables = (
-        facts_table("settings", "Settings", [*settings, *result.settings.items()]),
-        facts_table("machine", "Versions and machine", result.machine.items()),
+        blocks.facts_table("settings", "Settings", settings.items()),
+        blocks.facts_table("machine", "Versions and machine", result.machine.items()),
     )
-    run: list[Block] = [Code(shlex.join(result.command))] if result.command else []
+    run: list[Block] = [blocks.Code(shlex.join(result.command))] if result.command else []
     if filled := tuple(table for table in tables if table.rows):
-        run.append(Beside(filled))
-    folded = Folded("How it was run", tuple(run) or ("The results do not say.",))
-    missing = [Notice(NOT_DONE.format(result.missing))] * bool(result.missing)
-    blocks = (*missing, *result.text, *result.tables, *figures, Bullets(result.notes), folded)
+        run.append(blocks.Beside(filled))
+    folded = blocks.Folded("How it was run", tuple(run) or ("The results do not say.",))
+    missing = [blocks.Notice(NOT_DONE.format(result.missing))] * bool(result.missing)
+    shown = (*result.text, *result.tables, *figures, blocks.Bullets(result.notes), folded)
     remarks = (result.paper, "quick run" * bool(result.quick), "not complete" * len(missing))
-    return Section(result.title, blocks, result.experiment, ", ".join(filter(None, remarks)))
+    remark = ", ".join(filter(None, remarks))
+    return Section(result.title, (*missing, *shown), result.experiment, remark)
 
 
 # --- digits -----------------------------------------------------------------------------------
@@ -196,26 +181,21 @@ def newcomers_page(results: Sequence[ExperimentResult]) -> Page:
     All tables and figures of the paper follow, an experiment each.
     """
     by_name = {one.experiment: one for one in results}
-    kept, truncation, claims = (by_name[n] for n in ("fig-kept", "fig-truncation", "claims"))
-    comparisons = Folded("Every comparison", truncation.tables)
-    first: dict[str, tuple[str, tuple[Block, ...]]] = {
-        "kept": ("Every polynomial on every class", _kept(kept)),
-        "truncation": (
-            "Accuracy against removed layers",
-            (TRUNCATION, *truncation.figures, LEVEL, comparisons),
-        ),
-        "parameters": ("Accuracy against parameters", by_name["fig-parameters"].figures),
-        "claims": ("The paper's claims", (*claims.text, *claims.tables)),
-    }
-    shown = ("fig-kept", "fig-truncation", "fig-parameters", "claims")
+    vanishing, *first, efficiency = (by_name[name] for name in NEEDED)
+    kept, truncation, parameters, claims = first
+    comparisons = (LEVEL, blocks.Folded("Every comparison", truncation.tables))
+    layers: tuple[Block, ...] = (TRUNCATION, *truncation.figures, *comparisons)
     sections = (
-        *(Section(title, blocks, name) for name, (title, blocks) in first.items()),
-        *(_section(one) for one in results if one.experiment not in shown),
-        Section("What next", (Code("\n".join(NEXT)),), "next"),
+        Section("Every polynomial on every class", _kept(kept), "kept"),
+        Section("Accuracy against removed layers", layers, "truncation"),
+        Section("Accuracy against parameters", parameters.figures, "parameters"),
+        Section("The paper's claims", (*claims.text, *claims.tables), "claims"),
+        *(_section(one) for one in results if one not in first),
+        Section("What next", (blocks.Code("\n".join(NEXT)),), "next"),
     )
-    lead = _lead(by_name["fig-vanishing"], by_name["table-efficiency"])
     title = "Networks of vanishing polynomials, on handwritten digits"
-    return Page(title, (_score(claims), IDEALS, *lead), sections, _footer(results))
+    lead = (_score(claims), IDEALS, *_lead(vanishing, efficiency))
+    return Page(title, lead, sections, _footer(results))
 
 
 def _lead(vanishing: ExperimentResult, efficiency: ExperimentResult) -> tuple[Block, ...]:
@@ -223,13 +203,12 @@ def _lead(vanishing: ExperimentResult, efficiency: ExperimentResult) -> tuple[Bl
     measured = vanishing.tables[1].rows[-1].values
     *variants, uncut = (row.values for row in efficiency.tables[0].rows)
     best = max(variants, key=lambda values: float(values["accuracy"]))
-    remark = (
-        f"the uncut network has {number(uncut['accuracy'], '.2f')} %; this one "
-        f"stores {best['total'] / uncut['total']:.0%} of its parameters"
-    )
+    ours, theirs = (f"{number(one['accuracy'], '.2f')} %" for one in (best, uncut))
+    share = f"{best['total'] / uncut['total']:.0%} of its parameters"
+    remark = f"the uncut network has {theirs}; this one stores {share}"
     smallest = "polynomials that are smallest on their own class"
     facts = (
-        (f"accuracy of {best['model']}", f"{number(best['accuracy'], '.2f')} %", remark),
+        (f"accuracy of {best['model']}", ours, remark),
         (smallest, f"{measured['smallest_own']:.0%}", "on test images, after training"),
     )
     said, _, polynomial = vanishing.text[1].partition(": p = ")
@@ -237,31 +216,28 @@ def _lead(vanishing: ExperimentResult, efficiency: ExperimentResult) -> tuple[Bl
     columns = (Column("digit"), *(Column(str(k), format=".3f") for k in range(len(means))))
     caption, row = "On the test images of every digit", ("mean of |p|", *means)
     table = Table.from_rows("one", caption, columns, [row])
-    formula = Code(f"p = {polynomial.removesuffix('.')}")
-    return Facts(facts), READ.format(label=said.rpartition(" ")[2]), formula, table
+    formula = blocks.Code(f"p = {polynomial.removesuffix('.')}")
+    return blocks.Facts(facts), READ.format(label=said.rpartition(" ")[2]), formula, table
 
 
 def _kept(kept: ExperimentResult) -> tuple[Block, ...]:
     """Return pictures of polynomials times classes, as found and after training, and the rest."""
     rows = [row for row in kept.tables[0].rows if "means" in row.values]
     cut = (rows[-1].section or "").rpartition(", ")[2]
-    by_weight = {
-        row.values["weight"]: row.values for row in rows if (row.section or "").endswith(f", {cut}")
+    titles = {
+        None: "as found, and with W_F alone trained",
+        0: "C and W_F trained",
+        1: "C and W_F trained, kept small",
     }
     drawings: list[Block] = []
-    for weight, title in (
-        (None, "as found, and with W_F alone trained"),
-        (0, "C and W_F trained"),
-        (1, "C and W_F trained, kept small"),
-    ):
-        if values := by_weight.get(weight):
+    for row in rows:
+        values, title = row.values, titles.get(row.values["weight"])
+        if title and (row.section or "").endswith(f", {cut}"):
             means = np.array([line.split() for line in values["means"]], dtype=float).T
-            ratio, right = number(values["ratio"], ".3f"), number(values["accuracy"], ".2f")
-            caption = f"{title}: {right} % right; "
-            caption += f"mean on the own class {ratio} of that on the others"
-            owners = np.array(values["owners"])
-            draw = partial(plot_generators, means, owners, range(len(means)))
+            draw = partial(plot_generators, means, np.array(values["owners"]), range(len(means)))
+            caption = f"{title}: {number(values['accuracy'], '.2f')} % right; mean on the own "
+            caption += f"class {number(values['ratio'], '.3f')} of that on the others"
             alt = f"Polynomials by class, {title}"
-            drawings.append(Drawing(f"means-{len(drawings)}", alt, caption, draw))
-    pictures = (PICTURE.format(cut=cut), Beside(tuple(drawings))) if drawings else ()
+            drawings.append(blocks.Drawing(f"means-{len(drawings)}", alt, caption, draw))
+    pictures = (PICTURE.format(cut=cut), blocks.Beside(tuple(drawings))) if drawings else ()
     return (*pictures, *kept.text, *kept.tables, *kept.figures)

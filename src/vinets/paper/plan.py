@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import mean, stdev
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 from vinets.core.checks import counted
 from vinets.core.registry import Registry
@@ -22,32 +22,17 @@ from vinets.runs.trial import TrainingFacts, Trial, TrialResult
 PAPER = Trial(
     options=VanishingOptions(normalization="unit", scale="none", keep=None, monomials=None),
     latents=LatentOptions(per_class=512, reuse=True, batch_size=2_000, memory_limit=64 << 30),
-    recipe=TrainingOptions(
-        epochs=20,
-        # The paper does not give the weight decay. The last epoch: nothing is held out.
-        weight_decay=2e-3,
-        validation=0.0,
-        precision="tf32",
-        views=5,
-        dtype="float16",
-        projected=True,
-    ),
+    # The paper does not give the weight decay. The last epoch: nothing is held out.
+    recipe=TrainingOptions(epochs=20, weight_decay=2e-3, validation=0.0, projected=True),
     timing=SpeedOptions(repeats=5, seconds=1.0),
     counting="paper",
     checkpoints=False,  # a training takes seconds
-)
+).change(views=5, dtype="float16", precision="tf32")
 """What all experiments start from: the paper's settings, as they were taken on CIFAR."""
 
 QUICK: dict[str, Any] = {
-    "per_class": 16,
-    "components": 12,
-    "views": 1,
-    "epochs": 1,
-    "train": 16,
-    "test": 6,
-    "batch": 16,
-    "repeats": 2,
-    "seconds": 0.01,
+    **{"per_class": 16, "components": 12, "views": 1, "epochs": 1, "train": 16, "test": 6},
+    **{"batch": 16, "repeats": 2, "seconds": 0.01},
 }
 """Changes to it to see that everything runs."""
 
@@ -87,11 +72,6 @@ class Plan:
         return not self.quick and all(one.name in UNCUT for one in self.chosen)
 
     @property
-    def unit(self) -> tuple[float, str]:
-        """Return how many parameters are counted as one in tables, and the letter for it."""
-        return (1e3, "k") if self.splits else (1e6, "M")
-
-    @property
     def removed(self) -> Axis:
         """Return the axis of most figures: the share that a cut takes away."""
         what = "layers" if self.start.counting == "layers" else "convolutions"
@@ -108,42 +88,22 @@ class Plan:
         return [(backbone, cut) for backbone in self.chosen for cut in self.cuts(backbone)]
 
     @property
-    def suffix(self) -> str:
-        """Return what ends the name of every file, so that none passes for one of a full run."""
-        return "-quick" if self.quick else ""
-
-    @property
     def options(self) -> VanishingOptions:
         """Return how the generators of all experiments are found, unless they say otherwise."""
-        options = self.start.options
-        assert isinstance(options, VanishingOptions)
-        return options
+        return cast(VanishingOptions, self.start.options)
 
     @property
     def components(self) -> int:
         """Return the number of principal components, the variables of the polynomials."""
-        components = self.options.components
-        assert components is not None
-        return components
+        return cast(int, self.options.components)
 
     @property
     def epochs(self) -> str:
         """Return how long heads are trained, in words."""
         return counted(self.start.recipe.epochs, "epoch")
 
-    def networks(self, backbone: Backbone) -> list[str]:
-        """Return names of the uncut networks in the store: one, or one for every split."""
-        return [network_name(backbone, k) for k in range(self.seeds if backbone.splits else 1)]
-
     def trial(
-        self,
-        backbone: Backbone,
-        cut: str,
-        task: str = "train",
-        *,
-        head: str = "vanishing",
-        seed: int = 0,
-        **changes: Any,
+        self, backbone: Backbone, cut: str, *, head: str = "", seed: int = 0, **changes: Any
     ) -> Trial:
         """Return a trial of the paper, with changes as :meth:`Trial.change` takes them.
 
@@ -152,16 +112,11 @@ class Plan:
         """
         if self.quick:  # a change of the experiment's own does not undo the small slice
             changes = {name: v for name, v in changes.items() if name not in QUICK}
-        network = network_name(backbone, seed)
-        trial = self.start.change(network=network, cut=cut, task=task, seed=seed, **changes)
-        if head == trial.head:
+        network = backbone.network(seed)
+        trial = self.start.change(network=network, cut=cut, seed=seed, **changes)
+        if head in ("", trial.head):
             return trial
         return replace(trial, head=head, options=rival_options(head, trial.head, trial.options))
-
-
-def network_name(backbone: Backbone, split: int) -> str:
-    """Return the name of an uncut network in the store."""
-    return f"{backbone.name}-{split}" if backbone.splits else backbone.name
 
 
 @dataclass(frozen=True)
@@ -178,7 +133,19 @@ Key: TypeAlias = tuple[Any, ...]
 """What tells the trials of an experiment apart, such as network, series and cut."""
 
 Trials: TypeAlias = dict[Key, Trial]
-Results: TypeAlias = Mapping[Key, TrialResult]
+
+
+class Results(dict[Key, TrialResult]):
+    """Results of trials by their keys."""
+
+    def part(self, *first: Any) -> Results:
+        """Return those whose keys begin so, by the rest of their keys."""
+        size = len(first)
+        return Results({key[size:]: one for key, one in self.items() if key[:size] == first})
+
+    def trained(self, *first: Any) -> list[TrainingFacts]:
+        """Return the trainings whose keys begin so, mostly one for every seed."""
+        return [one.trained for one in self.part(*first).values()]
 
 
 @dataclass(frozen=True)
@@ -206,8 +173,8 @@ class Experiment:
 
     def findings(self, plan: Plan, store: Store) -> Findings:
         """Return what comes of it, where it was carried out."""
-        results = {key: store.read(trial) for key, trial in self.planned(plan).items()}
-        findings = self.finding(plan, results)
+        planned = self.planned(plan).items()
+        findings = self.finding(plan, Results({key: store.read(one) for key, one in planned}))
         if not plan.quick:
             return findings
         # The paper's values would mislead next to those of a quick run.
@@ -224,16 +191,6 @@ EXPERIMENTS: Registry[Experiment] = Registry("experiment", "vinets.paper")
 # --- what experiments do with their results ---------------------------------------------------
 
 
-def part(results: Results, *first: Any) -> dict[Key, TrialResult]:
-    """Return the results whose keys begin so, by the rest of their keys."""
-    return {key[len(first) :]: one for key, one in results.items() if key[: len(first)] == first}
-
-
-def trained(results: Results, *first: Any) -> list[TrainingFacts]:
-    """Return the trainings whose keys begin so, mostly one for every seed."""
-    return [one.trained for one in part(results, *first).values()]
-
-
 def share(result: TrialResult) -> float:
     """Return the share of what is counted that the cut takes away, in percent."""
     assert result.removed is not None  # it is None of trials without a cut
@@ -243,6 +200,21 @@ def share(result: TrialResult) -> float:
 def spread(values: Sequence[float]) -> float | None:
     """Return the standard deviation, where there are several values."""
     return stdev(values) if len(values) > 1 else None
+
+
+def accuracies(facts: Iterable[TrainingFacts]) -> list[float]:
+    """Return the accuracies of trainings in percent."""
+    return [100 * one.accuracy for one in facts]
+
+
+def averaged(name: str, values: Sequence[float]) -> dict[str, float | None]:
+    """Return the mean and the standard deviation of values, as a column of a table takes them."""
+    return {name: mean(values), f"{name}_std": spread(values)}
+
+
+def fields_of(facts: object, *names: str) -> dict[str, Any]:
+    """Return fields of a result as the values of columns that have their names."""
+    return {name: getattr(facts, name) for name in names}
 
 
 def series_of(points: Mapping[Key, tuple[float, Number]]) -> tuple[Series, ...]:
@@ -257,9 +229,8 @@ def series_of(points: Mapping[Key, tuple[float, Number]]) -> tuple[Series, ...]:
     series = []
     for name, by_label in by_name.items():
         values = [[y for _, y in some] for some in by_label.values()]
-        several = any(len(some) > 1 for some in values)
         x = tuple(some[0][0] for some in by_label.values())
-        std = tuple(map(spread, values)) if several else None
+        std = tuple(map(spread, values)) if max(map(len, values)) > 1 else None
         series.append(Series(name, x, tuple(map(mean, values)), tuple(by_label), std))
     return tuple(series)
 

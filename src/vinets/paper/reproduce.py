@@ -6,7 +6,7 @@ import json
 import shlex
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from vinets.measure import machine
 from vinets.measure.dimension import require_estimator
 from vinets.networks.files import DESCRIPTION, WEIGHTS
 from vinets.paper.backbones import BACKBONES, PAPER, Backbone
-from vinets.paper.plan import EXPERIMENTS, QUICK, Experiment, Findings, Plan, network_name
+from vinets.paper.plan import EXPERIMENTS, QUICK, Experiment, Plan, fields_of
 from vinets.report.figures import can_draw, save_figure
 from vinets.report.values import ExperimentResult
 from vinets.runs.run import run_trials
@@ -48,7 +48,7 @@ class Folders:
         """Name a network with its data: a folder of that name, or the folder itself."""
         recipe = RECIPES[backbone.recipe]
         if backbone.splits:
-            weights = self.uncut / network_name(backbone, split) / WEIGHTS
+            weights = self.uncut / backbone.network(split) / WEIGHTS
             return SetupFiles(recipe.model, str(weights), recipe.data, backbone.classes, split)
         if self.data is None:
             raise ValueError(
@@ -75,24 +75,20 @@ class Folders:
 
         The error has the command that makes them.
         """
-        if backbone.splits:
-            files, recipe = self.files(backbone, split), RECIPES[backbone.recipe]
-            if not Path(files.weights).is_file():
-                train_into(
-                    Path(files.weights).parent,
-                    recipe.model,
-                    load_data(recipe.data, seed=split),
-                    recipe=replace(recipe.recipe, seed=split),
-                    device="cpu",  # small networks are as fast there, and the same everywhere
-                    progress=progress,
-                )
-        elif self.find(backbone) is None:
+        files, recipe = self.files(backbone, split), RECIPES[backbone.recipe]
+        if backbone.splits and not Path(files.weights).is_file():
+            # Small networks are as fast on the CPU, and the same everywhere.
+            options: dict[str, Any] = {"device": "cpu", "progress": progress}
+            options["recipe"] = replace(recipe.recipe, seed=split)
+            data, out = load_data(recipe.data, seed=split), Path(files.weights).parent
+            train_into(out, recipe.model, data, **options)
+        elif not backbone.splits and self.find(backbone) is None:
             out = self.weights / backbone.recipe
-            words = ("--recipe", backbone.recipe, "--data", self.files(backbone).data)
+            words = ("--recipe", backbone.recipe, "--data", files.data, "--out", str(out))
             raise FileNotFoundError(
                 f"{self.weights} has no weights of {backbone.title} for {backbone.data_title}, "
                 f"neither as {backbone.weights} nor as a folder {backbone.recipe}. Make them, then "
-                f"run this again: vinets train {shlex.join((*words, '--out', str(out)))}"
+                f"run this again: vinets train {shlex.join(words)}"
             )
 
 
@@ -134,18 +130,17 @@ def reproduce(
     needed = {trial.network for trial in trials}
     folders = replace(folders, uncut=store.folder / "uncut")
     places = {
-        name: (backbone, split)
+        backbone.network(split): (backbone, split)
         for backbone in plan.chosen
-        for split, name in enumerate(plan.networks(backbone))
-        if name in needed
+        for split in range(plan.seeds)
+        if backbone.network(split) in needed
     }
     setups = {name: folders.files(*place) for name, place in places.items()}
     on = resolve_device("reproduce", device)
-    here = isinstance(jobs, int)  # workers of a cluster have packages of their own
-    if here and any(trial.task == "dimension" for trial in store.missing(trials)):
+    # Workers of a cluster have packages of their own.
+    if isinstance(jobs, int) and any(one.task == "dimension" for one in store.missing(trials)):
         require_estimator()
-    small = any(backbone.splits for backbone, _ in places.values())
-    with one_thread() if small else nullcontext():
+    with one_thread() if plan.splits else nullcontext():
         for place in places.values():
             folders.prepare(*place, progress)
         opened = {name: files.open(name, on) for name, files in setups.items()}
@@ -157,14 +152,13 @@ def reproduce(
         _note_missing(chosen, plan, store)
         try:
             with open_executor(jobs) as executor:
+                options: dict[str, Any] = {"executor": executor, "progress": progress}
                 for experiment in sorted(chosen, key=lambda one: len(one.trials(plan))):
                     # Small networks spend most of the time on latents, which experiments share.
-                    own = trials if small else experiment.trials(plan)
+                    own = trials if plan.splits else experiment.trials(plan)
                     if store.missing(own):
-                        run_trials(
-                            own, networks, store, device=on, executor=executor, progress=progress
-                        )
-                    show(_write(experiment, plan, store, command))
+                        run_trials(own, networks, store, device=on, **options)
+                    show(_finish(experiment, plan, store, command))
         except torch.OutOfMemoryError:
             raise MemoryError(
                 f"{on} ran out of memory with {jobs} processes side by side. Pass fewer "
@@ -173,14 +167,8 @@ def reproduce(
         finally:
             _note_missing(chosen, plan, store)
             left = len(store.missing(trials))
-            call = {
-                "command": list(command),
-                "jobs": jobs,
-                "machine": machine(on),
-                "runs": missing - left,
-                "left": left,
-                "seconds": time.perf_counter() - begin,
-            }
+            call: dict[str, Any] = {"command": [*command], "jobs": jobs, "machine": machine(on)}
+            call |= {"runs": missing - left, "left": left, "seconds": time.perf_counter() - begin}
             if missing > left:
                 append_line(store.folder / "calls.jsonl", json.dumps(call, ensure_ascii=False))
     return [_file(experiment, plan, store) for experiment in chosen]
@@ -230,60 +218,51 @@ def quick_sentence(plan: Plan) -> str:
 
 
 def _file(experiment: Experiment, plan: Plan, store: Store) -> Path:
-    return store.folder / f"{experiment.name}{plan.suffix}.json"
+    # No file of a quick run passes for one of a full run.
+    return store.folder / f"{experiment.name}{'-quick' * plan.quick}.json"
 
 
 def _note_missing(chosen: Sequence[Experiment], plan: Plan, store: Store) -> None:
     """Write how many trials are missing where there is no result yet, such as of fewer seeds."""
     for experiment in chosen:
         path, missing = _file(experiment, plan, store), len(store.missing(experiment.trials(plan)))
-        try:
+        known = None
+        with suppress(OSError, ValueError):
             known = read_json(path)
-        except (OSError, ValueError):
-            known = None
         if missing and (not isinstance(known, dict) or known.get("missing")):
-            write_json(path, as_plain(_result(experiment, plan, Findings(), missing=missing)))
+            _write(experiment, plan, store, missing=missing)
 
 
-def _result(
-    experiment: Experiment, plan: Plan, findings: Findings, **facts: Any
-) -> ExperimentResult:
-    options = {k: v for group in GROUPS for k, v in as_plain(getattr(plan.start, group)).items()}
-    shown = {*QUICK, *plan.chosen[0].settings}
-    return ExperimentResult(
-        experiment.name,
-        experiment.title,
-        order=experiment.order,
-        paper=experiment.paper,
-        settings={name: options[name] for name in options if name in shown},
-        quick=quick_sentence(plan) if plan.quick else "",
-        **vars(findings),
-        **facts,
-    )
-
-
-def _write(
+def _finish(
     experiment: Experiment, plan: Plan, store: Store, command: Sequence[str]
 ) -> ExperimentResult:
-    """Write an experiment's result with what it was made of, and its figures where they can be."""
+    """Write the figures of an experiment where they can be, and what it found."""
     trials = list(dict.fromkeys(experiment.trials(plan)))
     records = [store.record(trial) for trial in trials]
     took = [record.took for record in records]
     # By their text, because a mapping is no key.
     machines = {json.dumps(record.machine): record.machine for record in records}
-    result = _result(
-        experiment,
-        plan,
-        experiment.findings(plan, store),
+    findings = experiment.findings(plan, store)
+    for figure in findings.figures if can_draw() else ():
+        shown = replace(figure, title=f"{figure.title}{', a quick run' * plan.quick}")
+        save_figure(shown, store.folder / "figures", f"{figure.id}{'-quick' * plan.quick}")
+    return _write(
+        *(experiment, plan, store),
+        **vars(findings),
         command=tuple(command),
         machine=next(iter(machines.values()), {}),
         seeds=tuple(sorted({trial.seed for trial in trials})),
         machines=tuple(machines.values()),
         seconds=None if None in took else sum(each or 0.0 for each in took),
     )
-    for figure in result.figures if can_draw() else ():
-        title = f"{figure.title}{', a quick run' * plan.quick}"
-        stem = f"{figure.id}{plan.suffix}"
-        save_figure(replace(figure, title=title), store.folder / "figures", stem)
+
+
+def _write(experiment: Experiment, plan: Plan, store: Store, **facts: Any) -> ExperimentResult:
+    """Write the file of an experiment, with the settings that decide its outcome."""
+    options = {k: v for group in GROUPS for k, v in as_plain(getattr(plan.start, group)).items()}
+    facts["settings"] = {k: options[k] for k in options if k in {*QUICK, *plan.chosen[0].settings}}
+    facts |= fields_of(experiment, "title", "order", "paper")
+    quick = quick_sentence(plan) if plan.quick else ""
+    result = ExperimentResult(experiment.name, quick=quick, **facts)
     write_json(_file(experiment, plan, store), as_plain(result))
     return result

@@ -1,8 +1,9 @@
-"""Table 2: the variants and the uncut networks, their theory, and what the paper leaves open."""
+"""Table 2: the variants, their theory, what vanishes in one, and what the paper leaves open."""
 
 from __future__ import annotations
 
 from statistics import mean
+from typing import cast
 
 from vinets.heads import VanishingOptions
 from vinets.paper.backbones import UNCUT, VARIANTS
@@ -12,14 +13,15 @@ from vinets.paper.plan import (
     Plan,
     Results,
     Trials,
+    accuracies,
+    averaged,
+    fields_of,
     level,
-    network_name,
     share,
-    spread,
-    trained,
 )
-from vinets.report.values import Column, Row, Table
+from vinets.report.values import Axis, Column, Figure, Row, Series, Table
 from vinets.runs.compare import speed_trial
+from vinets.runs.trial import SpeedFacts
 
 COUNTING = (
     "How we count: base is every parameter of the truncated network. Head is every number that "
@@ -27,29 +29,18 @@ COUNTING = (
     "coefficients with its bias, the linear layer. The paper's Poly column is smaller than its own "
     "matrix of coefficients (1280 × 512 is 0.66M, 12800 × 512 is 6.55M)."
 )
-SOLVED = (
-    "They stay as they were found, and the linear layer behind them minimises the regularised "
-    "logistic loss. Accuracy is the mean and standard deviation over {} splits into training and "
-    "test images, each with an uncut network of its own; the interval is that of the difference "
-    "over splits and test images. Parameters and speed are those of the first split."
-)
-TRAINED = "Coefficients and linear layer are trained with {}"
+UNITS = {False: (1e6, "M"), True: (1e3, "k")}  # parameters that count as one; on digits, True
 SEEDS = (
     "Accuracy is the mean and standard deviation over seeds, of the last epoch; a seed draws "
     "the points of the ideals, the augmentation, the first weights and the order of the "
     "batches. The backbone is the same."
-)
-TIMING = (
-    "Images per second at batch size {batch} over {repeats} runs, all networks in turn. They "
-    "depend on the machine, which the paper does not name: compare within a column."
 )
 
 
 def _text(plan: Plan) -> tuple[str, ...]:
     backbone = plan.chosen[0]
     trial = plan.trial(backbone, "", **backbone.variant)
-    recipe, timing, options = trial.recipe, trial.timing, trial.options
-    assert isinstance(options, VanishingOptions)
+    recipe, timing, options = trial.recipe, trial.timing, cast(VanishingOptions, trial.options)
     over = "all monomials" if options.monomials is None else f"{options.monomials} monomials"
     own = ", as in the paper's appendix," if plan.compared else ""
     start = (
@@ -57,17 +48,27 @@ def _text(plan: Plan) -> tuple[str, ...]:
         f"a root mean square of {options.psi**0.5:.2g}, in tanh of {plan.components} principal "
         "components of unit variance. "
     )
-    timed = TIMING.format(batch=timing.batch, repeats=timing.repeats)
+    timed = (
+        f"Images per second at batch size {timing.batch} over {timing.repeats} runs, all networks "
+        "in turn. They depend on the machine, which the paper does not name: compare within a "
+        "column."
+    )
     if plan.splits:
-        return start + SOLVED.format(plan.seeds), timed
+        start += (
+            "They stay as they were found, and the linear layer behind them minimises the "
+            "regularised logistic loss. Accuracy is the mean and standard deviation over "
+            f"{plan.seeds} splits into training and test images, each with an uncut network of its "
+            "own; the interval is that of the difference over splits and test images. Parameters "
+            "and speed are those of the first split."
+        )
+        return start, timed
     how = f"{plan.epochs} of SGD, learning rate {recipe.learning_rate}, momentum {recipe.momentum}"
     decay = f"{recipe.weight_decay:.0e}".replace("e-0", "e-")
-    if plan.compared:
-        start += TRAINED.format(f"the paper's recipe: {how}; the weight decay, which it does not ")
-        start += f"give, is {decay}. Why: see what the paper leaves open. "
-    else:
-        start += TRAINED.format(f"{how}, weight decay {decay}. ")
-    return (start + SEEDS, COUNTING, timed) if plan.compared else (start + SEEDS, timed)
+    start += "Coefficients and linear layer are trained with "
+    if not plan.compared:
+        return f"{start}{how}, weight decay {decay}. {SEEDS}", timed
+    start += f"the paper's recipe: {how}; the weight decay, which it does not give, is {decay}. "
+    return f"{start}Why: see what the paper leaves open. {SEEDS}", COUNTING, timed
 
 
 def planned_variants(plan: Plan) -> Trials:
@@ -77,7 +78,7 @@ def planned_variants(plan: Plan) -> Trials:
         for name, cut in backbone.variants.items():
             for seed in range(plan.seeds):
                 # The speed of the first one is measured later.
-                save = f"networks/{name}{plan.suffix}" if seed == 0 else ""
+                save = f"networks/{name}{'-quick' * plan.quick}" if seed == 0 else ""
                 studied = bool(backbone.studied) and seed == 0
                 changes = {**backbone.variant, "save": save, "studied": studied}
                 trials[backbone, name, seed] = plan.trial(backbone, cut, seed=seed, **changes)
@@ -88,49 +89,27 @@ def planned_variants(plan: Plan) -> Trials:
 
 
 def _variants(plan: Plan, results: Results) -> Findings:
-    rows, (unit, letter) = [], plan.unit
+    rows, (unit, letter) = [], UNITS[plan.splits]
     for backbone in plan.chosen:
         speed, printed = results[backbone, "speed"].timed, UNCUT.get(backbone.name, {})
-        whole: list[float] = []  # accuracies of the uncut network
+        whole = [100 * speed.uncut]  # accuracies of the uncut network
         for name, cut in backbone.variants.items():
-            own = trained(results, backbone, name)
-            accuracies = [100 * one.accuracy for one in own]
-            first, paper, timing = own[0], VARIANTS.get(name, {}), speed.speeds[name]
-            whole = [100 * one.uncut for one in (own if plan.splits else own[:1])]
-            values = {
-                "model": name,
-                "cut": cut,
-                "removed": share(results[backbone, name, 0]),
-                "total": first.parameters / unit,
-                "base": first.parts["backbone"] / unit,
-                "head": first.parameters_head / unit,
-                "accuracy": mean(accuracies),
-                "accuracy_std": spread(accuracies),
-                "accuracies": accuracies,
-                "delta": mean(accuracies) - mean(whole),
-                "speed": timing.mean,
-                "speed_std": timing.std,
-            }
+            own, paper = results.trained(backbone, name), VARIANTS.get(name, {})
+            found, uncut, first = accuracies(own), [100 * one.uncut for one in own], own[0]
+            values = {"model": name, "cut": cut, "removed": share(results[backbone, name, 0])}
+            values |= _size(speed, name, first.parameters, first.parts["backbone"], unit)
+            values["head"] = first.parameters_head / unit
+            values |= {**averaged("accuracy", found), "accuracies": found}
+            values["delta"] = mean(found) - mean(uncut if plan.splits else uncut[:1])
             if plan.splits:
-                gap = level(own)
+                gap, whole = level(own), uncut
                 values |= {"interval": gap.shown, "verdict": gap.word}
             if paper:
                 paper = paper | {"delta": paper["accuracy"] - printed["accuracy"]}
             rows.append(Row(values, paper, backbone.caption))
-        timing = speed.speeds[network_name(backbone, 0)]
-        values = {
-            "model": backbone.title,
-            "cut": "none",
-            "removed": 0.0,
-            "total": speed.parameters / unit,
-            "base": speed.parameters / unit,
-            "head": None,
-            "accuracy": mean(whole) if plan.splits else 100 * speed.uncut,
-            "accuracy_std": spread(whole),
-            "delta": None,
-            "speed": timing.mean,
-            "speed_std": timing.std,
-        }
+        values = {"model": backbone.title, "cut": "none", "removed": 0.0, "head": None}
+        values |= {**averaged("accuracy", whole), "delta": None}
+        values |= _size(speed, backbone.network(0), speed.parameters, speed.parameters, unit)
         rows.append(Row(values, printed, backbone.caption))
     digits = ".2f" if letter == "M" else ".1f"
     verdict = (Column("interval", "95 % interval"), Column("verdict", "with uncut"))
@@ -149,14 +128,14 @@ def _variants(plan: Plan, results: Results) -> Findings:
     return Findings(_text(plan), (Table("variants", "Variants", columns, tuple(rows)),))
 
 
-Experiment(
-    "table-efficiency",
-    "Size, accuracy and speed of the variants",
-    "Table 2",
-    3,
-    planned_variants,
-    _variants,
-)
+def _size(speed: SpeedFacts, name: str, total: int, base: int, unit: float) -> dict[str, float]:
+    timing = speed.speeds[name]
+    sizes = {"total": total / unit, "base": base / unit}
+    return sizes | {"speed": timing.mean, "speed_std": timing.std}
+
+
+title, place = "Size, accuracy and speed of the variants", "Table 2"
+Experiment("table-efficiency", title, place, 3, planned_variants, _variants)
 
 # --- theory -----------------------------------------------------------------------------------
 
@@ -179,9 +158,7 @@ THEORY = (
     "that of the VI-Net over that of the uncut network: below 0, its logarithm says that the "
     "VI-Net is less complex. Every layer counts, with the projection in front of the polynomials. "
     "The ratio is that of the complexity terms of the corollary, each at the median margin of its "
-    "network on the training images.",
-    "The theorem bounds the norms of the polynomials as two layers, W_M and W_C; the second table "
-    "has its bounds next to the norms of {}.",
+    "network on the training images."
 )
 
 
@@ -197,43 +174,95 @@ def studied_variants(plan: Plan) -> Trials:
 def _theory(plan: Plan, results: Results) -> Findings:
     rows, bounds = [], []
     for (backbone, name, _), one in results.items():
-        facts = one.complexity
+        facts, caption = one.complexity, backbone.caption
         holds = [bound["holds"] for bound in facts.bounds]
-        values = {
-            "model": name,
-            "cut": backbone.variants[name],
-            "complexity": facts.network,
-            "kappa": facts.kappa,
-            "ratio": facts.ratio,
-            "holds": f"{sum(holds)} of {len(holds)}",
-        }
-        rows.append(Row(values, section=backbone.caption))
+        values = {"model": name, "cut": backbone.variants[name], "complexity": facts.network}
+        values |= {**fields_of(facts, "kappa", "ratio"), "holds": f"{sum(holds)} of {len(holds)}"}
+        rows.append(Row(values, section=caption))
         if name == backbone.studied:
-            bounds += [Row(bound, section=backbone.caption) for bound in facts.bounds]
-    backbone, first = next((key[0], one.complexity) for key, one in results.items())
-    rows.append(Row({"model": backbone.title, "cut": "none", "complexity": first.uncut}))
+            bounds += [Row(bound, section=caption) for bound in facts.bounds]
+    rows.append(Row({"model": backbone.title, "cut": "none", "complexity": facts.uncut}))
     tables = (
         Table("theory", "Spectral complexity", THEORY_COLUMNS, tuple(rows)),
         Table("bounds", "Bounds", BOUND_COLUMNS, tuple(bounds)),
     )
-    return Findings(tuple(one.format(backbone.studied) for one in THEORY), tables)
+    norms = "The theorem bounds the norms of the polynomials as two layers, W_M and W_C; the "
+    norms += f"second table has its bounds next to the norms of {backbone.studied}."
+    return Findings((THEORY, norms), tables)
 
 
-Experiment(
-    "table-theory",
-    "Spectral complexity, κ and its bounds",
-    "Section 4",
-    12,
-    studied_variants,
-    _theory,
+title, place = "Spectral complexity, κ and its bounds", "Section 4"
+Experiment("table-theory", title, place, 12, studied_variants, _theory)
+
+# --- the polynomials of one network -----------------------------------------------------------
+
+CLASS_COLUMNS = (
+    Column("class", "class"),
+    Column("count", "polynomials", ","),
+    Column("own", "mean on it", ".3f"),
+    Column("others", "on the others", ".3f"),
+    Column("smallest_built", "smallest on it as built, %", ".1f"),
+    Column("smallest", "smallest on it when trained, %", ".1f"),
 )
+MEASURES = (
+    Column("when", "polynomials"),
+    Column("smallest_own", "smallest on their class", ".1%"),
+    Column("own_over_other", "own over others, median", ".3f"),
+    Column("mean_square", "mean square, median", ".3g"),
+    Column("satisfied", "mean square ≤ ψ", ".1%"),
+)
+
+
+def _shown(plan: Plan) -> Trials:
+    return {k: trial for k, trial in studied_variants(plan).items() if k[1] == k[0].studied}
+
+
+def _vanishing(plan: Plan, results: Results) -> Findings:
+    (((backbone, name, _), result),) = results.items()
+    facts, trained = result.polynomials, result.trained
+    assert facts is not None and trained.vanishing is not None  # it was studied
+    rows = []
+    for k in range(backbone.classes):
+        built, after = (
+            [values for values, owner in zip(every, facts.owners, strict=True) if owner == k]
+            for every in (facts.built, facts.trained)
+        )
+        if not after:  # nothing vanishes on this class
+            continue
+        values = {"class": str(k), "count": len(after), "own": mean(one[k] for one in after)}
+        values["others"] = mean(x for one in after for j, x in enumerate(one) if j != k)
+        for when, means in (("smallest_built", built), ("smallest", after)):
+            values[when] = 100 * mean(one[k] <= min(one) for one in means)
+        rows.append(Row(values))
+    label = facts.owners[facts.shortest]
+    names = [column.name for column in MEASURES[1:]]
+    measures = tuple(
+        Row({"when": when} | fields_of(one, *names))
+        for when, one in (("as built", trained.vanishing_built), ("trained", trained.vanishing))
+    )
+    tables = (
+        Table("vanishing", "Polynomials by the class of their ideal", CLASS_COLUMNS, tuple(rows)),
+        Table("measures", "How they vanish on test images", MEASURES, measures),
+    )
+    places = tuple(range(backbone.classes))
+    series = Series(f"polynomial of class {label}", places, facts.means)
+    axes = (Axis("class", names=tuple(map(str, places))), Axis("mean absolute value", format=".3f"))
+    figure = Figure("polynomial", f"One polynomial of class {label}", *axes, (series,))
+    texts = (
+        f"Mean absolute values on test images of the {len(facts.owners)} polynomials of {name}, "
+        f"cut at {backbone.variants[name]}, on the first split. Each was found as one that nearly "
+        "vanishes on the training images of a class; on the test images of that class it should be "
+        "smaller than on those of all others.",
+        f"The shortest that is no line vanishes on class {label}: p = {facts.text}.",
+    )
+    return Findings(texts, tables, (figure,))
+
+
+title, place = "Polynomials that vanish on one class each", "not in the paper"
+Experiment("fig-vanishing", title, place, 1.5, _shown, _vanishing)
 
 # --- choices ----------------------------------------------------------------------------------
 
-ONE_CHANGE = (
-    "One change at a time to a head on components of unit variance with ψ = {psi}, one seed each, "
-    "{sizes}."
-)
 CHOSEN = (
     " The figures and the table of generators take plain components, the last rows here. "
     "The accuracy is that on test images, and the setting was chosen with this table in view, for "
@@ -243,14 +272,15 @@ CHOSEN = (
 
 def _choices(plan: Plan) -> Trials:
     """Plan a training for every network, size and choice."""
-    return {
-        (f"{backbone.caption}, {size_of(name)}", choice): plan.trial(
-            backbone, backbone.variants[name], **changes
-        )
-        for backbone in plan.chosen
-        for name in backbone.chosen
-        for choice, changes in list(backbone.choices.items())[: 3 if plan.quick else None]
-    }
+    trials: Trials = {}
+    for backbone in plan.chosen:
+        choices = list(backbone.choices.items())[: 3 if plan.quick else None]
+        for name in backbone.chosen:
+            section = f"{backbone.caption}, {size_of(name)}"
+            for choice, changes in choices:
+                trial = plan.trial(backbone, backbone.variants[name], **changes)
+                trials[section, choice] = trial
+    return trials
 
 
 def size_of(variant: str) -> str:
@@ -259,26 +289,21 @@ def size_of(variant: str) -> str:
 
 
 def _chosen(plan: Plan, results: Results) -> Findings:
-    rows, (unit, letter) = [], plan.unit
+    rows, (unit, letter) = [], UNITS[plan.splits]
     first = next(iter(plan.chosen[0].choices))
     for (section, choice), result in results.items():
         facts, start = result.trained, results[section, first].trained
-        values = {
-            "choice": choice,
-            "accuracy": 100 * facts.accuracy,
-            "delta": 100 * (facts.accuracy - facts.uncut),
-            "gain": 100 * (facts.accuracy - start.accuracy),
-            "train": 100 * facts.train_accuracy,
-            "polynomials": facts.polynomials,
-            "monomials": facts.monomials,
-            "head": facts.parameters_head / unit,
-        }
+        values = {"choice": choice, **fields_of(facts, "polynomials", "monomials")}
+        values |= {"accuracy": 100 * facts.accuracy, "train": 100 * facts.train_accuracy}
+        values["delta"] = 100 * (facts.accuracy - facts.uncut)
+        values["gain"] = 100 * (facts.accuracy - start.accuracy)
+        values["head"] = facts.parameters_head / unit
         if plan.splits:
             values["verdict"] = level([facts], [start]).word
         rows.append(Row(values, section=section))
     sizes = " and ".join(size_of(name) for name in plan.chosen[0].chosen)
-    text = ONE_CHANGE.format(psi=plan.options.psi, sizes=sizes)
-    text += CHOSEN if plan.compared else ""
+    text = "One change at a time to a head on components of unit variance with "
+    text += f"ψ = {plan.options.psi}, one seed each, {sizes}.{CHOSEN * plan.compared}"
     verdict = (Column("verdict", "with the first row"),)
     columns = (
         Column("choice", "changed"),

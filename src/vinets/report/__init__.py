@@ -23,10 +23,5 @@ __all__ = [
     "Row",
     "Series",
     "Table",
-    "can_draw",
-    "html",
-    "markdown",
-    "print_page",
-    "print_table",
-    "save_figure",
 ]
+__all__ += ["can_draw", "html", "markdown", "print_page", "print_table", "save_figure"]

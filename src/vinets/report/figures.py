@@ -8,6 +8,7 @@ import textwrap
 import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from html import escape
 from importlib.util import find_spec
 from pathlib import Path
@@ -82,12 +83,12 @@ def looks(names: Iterable[str]) -> list[int]:
 
 def color_of(look: int) -> str:
     """Return the colour of a look; beyond the last, they take turns."""
-    return OURS if look == 0 else COLORS[(look - 1) % len(COLORS)]
+    return COLORS[(look - 1) % len(COLORS)] if look else OURS
 
 
 def marker_of(look: int) -> str:
     """Return the marker of a look, as matplotlib names it."""
-    return "o" if look == 0 else MARKERS[(look - 1) % len(MARKERS)]
+    return MARKERS[(look - 1) % len(MARKERS)] if look else "o"
 
 
 def can_draw() -> bool:
@@ -101,10 +102,9 @@ def save_figure(figure: Figure, folder: str | Path, stem: str) -> tuple[Path, Pa
     with _sheet(FILE_INCHES, {"axes.grid": True}) as sheet:
         draw_figure(sheet.add_subplot(), figure)
         sheet.suptitle(figure.title, fontsize=11, x=0.02, ha="left")
-        with written_aside(png) as aside:
-            sheet.savefig(aside, dpi=150)
-        with written_aside(svg_file) as aside:
-            sheet.savefig(aside, metadata={"Date": None})
+        for path, options in ((png, {"dpi": 150}), (svg_file, {"metadata": {"Date": None}})):
+            with written_aside(path) as aside:
+                sheet.savefig(aside, **options)
     return png, svg_file
 
 
@@ -114,16 +114,12 @@ def svg(picture: Figure | Drawing, prefix: str = "") -> str:
     The prefix sets names inside it off from those of other pictures.
     """
     file, name = io.StringIO(), f"{prefix}{picture.id}"
-    if isinstance(picture, Drawing):
-        alt, size, style, draw = picture.alt, picture.size, ON_PAGE, picture.draw
-    else:
-        alt, size, style = picture.title, PAGE_INCHES, ON_PAGE | {"axes.grid": True}
-
-        def draw(ax: Axes) -> None:
-            draw_figure(ax, picture)
-
-    with _sheet(size, style) as sheet:
-        draw(sheet.add_subplot())
+    style = ON_PAGE | {"axes.grid": isinstance(picture, Figure)}
+    if isinstance(picture, Figure):
+        draw = partial(draw_figure, figure=picture)
+        picture = Drawing(picture.id, picture.title, "", draw, PAGE_INCHES)
+    with _sheet(picture.size, style) as sheet:
+        picture.draw(sheet.add_subplot())
         sheet.savefig(file, format="svg")
     body = file.getvalue()
     body = body[body.index("<svg") :].strip()
@@ -137,7 +133,7 @@ def svg(picture: Figure | Drawing, prefix: str = "") -> str:
     used = set(re.findall(r'(?:url\(|href=")#([^")]+)', body))
     body = re.sub(r' id="([^"]*)"', lambda m: f' id="{name}-{m[1]}"' if m[1] in used else "", body)
     body = re.sub(r'(url\(|href=")#', rf"\1#{name}-", body)
-    return body.replace("<svg ", f'<svg role="img" aria-label="{escape(alt)}" ', 1)
+    return body.replace("<svg ", f'<svg role="img" aria-label="{escape(picture.alt)}" ', 1)
 
 
 @contextmanager
@@ -185,17 +181,12 @@ def draw_figure(ax: Axes, figure: Figure) -> None:
                 ticks.set_major_locator(LogLocator(subs=(1.0, 2.0, 3.0, 5.0, 7.0)))
             ticks.set_minor_formatter(NullFormatter())
         ticks.set_major_formatter(lambda value, _: number(value, ",.10g"))
-    if figure.series or figure.levels:
-        legend_above(ax)
-
-
-def legend_above(ax: Axes) -> None:
-    """Put the legend above the axes, because no place inside is free of curves in every figure."""
+    # The legend stands above the axes: no place inside is free of curves in every figure.
     handles, names = ax.get_legend_handles_labels()
     lines = [textwrap.fill(name, LEGEND_CHARACTERS) for name in names]
+    place: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0, 1), "borderaxespad": 0.3}
     for columns in range(min(len(names), 3), 0, -1):
-        place: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0, 1)}
-        legend = ax.legend(handles, lines, ncols=columns, borderaxespad=0.3, **place)
+        legend = ax.legend(handles, lines, ncols=columns, **place)
         if legend.get_window_extent().width < 0.85 * ax.figure.bbox.width:
             break
 
@@ -204,7 +195,8 @@ def _draw_series(ax: Axes, figure: Figure, series: Series, look: int) -> None:
     x, y = np.array(series.x, float), np.array(series.y, float)  # None becomes NaN: a gap
     for values, axis in ((x, figure.x), (y, figure.y)):
         values[(np.abs(values) > MAX_DRAWN) | ((values <= 0) & axis.log)] = np.nan
-    line = "none" if not figure.joins(series) else "--" if series.dashed else "-"
+    joined = figure.kind == "lines" if series.joined is None else series.joined
+    line = "none" if not joined else "--" if series.dashed else "-"
     style: dict[str, Any] = {"color": color_of(look), "zorder": 3 if look == 0 else 2}  # on top
     marks: dict[str, Any] = {"marker": marker_of(look), "markersize": 5}
     if series.marks is not None:
@@ -229,7 +221,7 @@ def figure_data(figure: Figure) -> Table:
     figure is a scatter plot, or a series has two points with the same x and label.
     """
     names = [one.name for one in figure.series]
-    # Points (x, x as text, label) with y as text, one dictionary for every series.
+    # Points (x, x as text, label) with y as text, a list for every series.
     points = []
     for one in figure.series:
         labels, stds = one.labels or [""] * len(one.x), one.std or [None] * len(one.x)
@@ -237,14 +229,15 @@ def figure_data(figure: Figure) -> Table:
         ys = [_shown(y, figure.y, std) for y, std in zip(one.y, stds, strict=True)]
         points.append(list(zip(xs, ys, strict=True)))
     by_x = [dict(series) for series in points]
-    labelled = any(label for series in by_x for _, _, label in series)
+    keys = sorted({key for series in by_x for key in series})
+    labelled = any(label for _, _, label in keys)
     label = [Column("label", "point")] * labelled
     x = Column("x", figure.x.label, None if figure.x.names else "")
     if figure.kind == "lines" and list(map(len, by_x)) == list(map(len, points)):
         columns = [*label, x, *(Column(f"y{i}", name, "") for i, name in enumerate(names))]
         rows = [
             [*[key[2]] * labelled, key[1], *(series.get(key, "") for series in by_x)]
-            for key in sorted({key for series in by_x for key in series})
+            for key in keys
         ]
     else:
         columns = [Column("series"), *label, x, Column("y", figure.y.label, "")]

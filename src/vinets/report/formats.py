@@ -59,14 +59,12 @@ def cell(column: Column, row: Row) -> str:
     """Return our value of a row; empty where the row has none."""
     if column.name not in row.values:
         return ""
-    std = None if column.std is None else row.values.get(column.std)
-    return number(row.values[column.name], column.format, std)
+    return number(row.values[column.name], column.format, row.values.get(column.std or ""))
 
 
 def paper_cell(column: Column, row: Row) -> str:
     """Return the paper's value of a row; empty where the paper has none."""
-    value = row.paper.get(column.name)
-    std = None if column.std is None else row.paper.get(column.std)
+    value, std = row.paper.get(column.name), row.paper.get(column.std or "")
     return "" if value is None else number(value, column.format, std)
 
 

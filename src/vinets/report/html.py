@@ -16,7 +16,6 @@ from vinets.report.values import Block, Column, Drawing, Figure, Page, Row
 # Jinja is imported when a page is written, because most commands only print a table.
 if TYPE_CHECKING:
     from jinja2 import Template
-    from markupsafe import Markup
 
 MAX_PLAIN_COLUMNS = 3  # rows of wider tables become cards on narrow screens
 
@@ -31,6 +30,7 @@ def html(page: Page) -> str:
 @cache
 def _template() -> Template:
     from jinja2 import Environment, PackageLoader, StrictUndefined
+    from markupsafe import Markup
 
     environment = Environment(
         loader=PackageLoader("vinets.report", ""),
@@ -42,7 +42,7 @@ def _template() -> Template:
     environment.globals |= {
         "style": files("vinets.report").joinpath("style.css").read_text(encoding="utf-8"),
         "kind_of": _kind_of,
-        "picture": _picture,
+        "picture": lambda block, prefix: Markup(svg(block, prefix)),  # matplotlib escapes its text
         "figure_data": figure_data,
         "cell": cell,
         "compared": _compared,
@@ -57,23 +57,15 @@ def _kind_of(block: Block) -> str:
     return type(block).__name__
 
 
-def _picture(block: Figure | Drawing, prefix: str) -> Markup:
-    from markupsafe import Markup
-
-    return Markup(svg(block, prefix))  # whose text matplotlib escapes
-
-
 def _compared(column: Column, row: Row) -> dict[str, str]:
     """Return our value, the paper's and the difference, each with the class of its colour."""
     ours, paper = cell(column, row), paper_cell(column, row)
-    verdict = ""
+    verdict = moved = kind = ""
     if column.better == "yes" and ours:
         verdict = ours if ours in ("yes", "no") else "partly" * ours.startswith("in ")
         verdict = f"verdict {verdict}".rstrip()
-    moved = kind = ""
     if paper and column.difference:
-        values = row.values.get(column.name), row.paper.get(column.name)
-        moved = difference(*values, column.format)
+        moved = difference(row.values.get(column.name), row.paper[column.name], column.format)
         if column.better is not None and moved.strip("+−0.,%"):
             kind = "gain" if moved.startswith("+") == (column.better == "higher") else "loss"
     return {"ours": ours, "verdict": verdict, "paper": paper, "moved": moved, "kind": kind}

@@ -3,22 +3,12 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from vinets.report import values as blocks
 from vinets.report.formats import both
-from vinets.report.values import (
-    Beside,
-    Block,
-    Bullets,
-    Code,
-    Drawing,
-    Facts,
-    Figure,
-    Folded,
-    Notice,
-    Page,
-    Table,
-)
+from vinets.report.values import Block, Drawing, Figure, Page, Table
 
 # rich is imported when something is printed, because tables are also made on machines that lack it.
 if TYPE_CHECKING:
@@ -64,26 +54,23 @@ def _console() -> Console:
 
 def _show(block: Block, console: Console) -> None:
     """Print a block; figures and drawings leave no trace."""
+    watched = console.is_terminal
     match block:
-        case str():
+        case str(text) | blocks.Notice(text):
             console.print()
-            if console.is_terminal:
-                console.print(block, width=min(console.width, TEXT_COLUMNS))
-            else:
-                console.print(block, soft_wrap=True)
-        case Notice(text):
-            _show(text, console)
-        case Bullets(items):
+            width = min(console.width, TEXT_COLUMNS) if watched else None
+            console.print(text, width=width, soft_wrap=not watched)
+        case blocks.Bullets(items):
             for item in items:
                 _show(f"- {item}", console)
-        case Facts(facts):
+        case blocks.Facts(facts):
             console.print()
             for name, value, remark in facts:
-                console.print(f"{name}: {value} ({remark})", soft_wrap=not console.is_terminal)
-        case Code(text):
+                console.print(f"{name}: {value} ({remark})", soft_wrap=not watched)
+        case blocks.Code(text):
             console.print(f"\n{text}", soft_wrap=True)
-        case Beside(blocks) | Folded(_, blocks):
-            for inner in blocks:
+        case blocks.Beside(parts) | blocks.Folded(_, parts):
+            for inner in parts:
                 _show(inner, console)
         case Table():
             _show_table(block, console)
@@ -148,21 +135,18 @@ def markdown(table: Table) -> str:
     |---|---:|
     | **A\|B** | 1,200 (1,300) |
     """
+
+    def line(cells: Iterable[str]) -> str:  # a bar would end a cell
+        shown = (cell.replace("||", "‖").replace("|", "\\|") for cell in cells)
+        return f"| {' | '.join(shown)} |"
+
     others = table.columns[1:]
     rule = "|---|" + "".join("---|" if column.format is None else "---:|" for column in others)
-    lines = [_line([_escaped(column.heading) for column in table.columns]), rule]
+    lines = [line(column.heading for column in table.columns), rule]
     for section, rows in table.parts():
         if section is not None:
-            lines.append(f"| **{_escaped(section)}** |" + " |" * len(others))
+            lines.append(line([f"**{section}**"]) + " |" * len(others))
         for row in rows:
-            name, *cells = (_escaped(both(column, row)) for column in table.columns)
-            lines.append(_line([f"**{name}**" if row.marked else name, *cells]))
+            name, *cells = (both(column, row) for column in table.columns)
+            lines.append(line([f"**{name}**" if row.marked else name, *cells]))
     return "\n".join(lines)
-
-
-def _escaped(text: str) -> str:
-    return text.replace("||", "‖").replace("|", "\\|")  # a bar would end the cell
-
-
-def _line(cells: list[str]) -> str:
-    return f"| {' | '.join(cells)} |"

@@ -24,8 +24,6 @@ Value: TypeAlias = str | Number | bool | None
 # Formats have no width, because one of a billion characters would fill the memory.
 FORMAT = re.compile(r"(10\^)?\+?,?(\.\d{1,2})?[defg%]?×?")
 IDENTIFIER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
-KINDS = ("lines", "scatter")
-BETTER = ("higher", "lower", "yes")
 
 
 # --- tables -----------------------------------------------------------------------------------
@@ -52,8 +50,8 @@ class Column:
 
     def __post_init__(self) -> None:
         _check_format(self.format)
-        if self.better is not None and self.better not in BETTER:
-            raise _wrong("better", "'higher', 'lower', 'yes' or null", self.better)
+        known = self.better in ("higher", "lower", "yes", None)
+        _require(known, "better", "'higher', 'lower', 'yes' or null", self.better)
 
     @property
     def heading(self) -> str:
@@ -93,26 +91,18 @@ class Table:
 
     def __post_init__(self) -> None:
         _check_identifier("id", self.id)
-        if not self.columns:
-            raise _wrong("columns", "a list of at least one column", [])
-        names = [column.name for column in self.columns]
-        if len(set(names)) < len(names):
-            raise _wrong("columns", "a list in which every name occurs once", names)
+        _require(self.columns, "columns", "a list of at least one column", [])
+        _check_unique("columns", "name", [column.name for column in self.columns])
 
     @classmethod
     def from_rows(
-        cls,
-        id: str,
-        caption: str,
-        columns: Sequence[Column | str],
-        rows: Iterable[Sequence[Value]],
+        cls, id: str, caption: str, columns: Sequence[Column | str], rows: Iterable[Sequence[Value]]
     ) -> Table:
         """Make a table of cells in the order of its columns; a plain name is a column of text."""
         typed = tuple(Column(c) if isinstance(c, str) else c for c in columns)
         names = [column.name for column in typed]
-        return cls(
-            id, caption, typed, tuple(Row(dict(zip(names, row, strict=True))) for row in rows)
-        )
+        made = tuple(Row(dict(zip(names, row, strict=True))) for row in rows)
+        return cls(id, caption, typed, made)
 
     def __str__(self) -> str:
         from vinets.report.terminal import markdown  # which is made of these values
@@ -188,11 +178,10 @@ class Series:
     joined: bool | None = None
 
     def __post_init__(self) -> None:
-        count = len(self.x)
-        # No labels at all are as good as one for every point.
+        accepted = f"a list of {len(self.x)} entries, as many as x"
         for name, values in (("y", self.y), ("labels", self.labels or self.x), ("std", self.std)):
-            if values is not None and len(values) != count:
-                raise _wrong(name, f"a list of {count} entries, as many as x", len(values))
+            if values is not None:
+                _require(len(values) == len(self.x), name, accepted, len(values))
 
 
 @dataclass(frozen=True)
@@ -216,14 +205,9 @@ class Figure:
     levels: tuple[ReferenceLine, ...] = ()
     caption: str = ""
 
-    def joins(self, series: Series) -> bool:
-        """Tell whether the points of a series are joined by a line."""
-        return self.kind == "lines" if series.joined is None else series.joined
-
     def __post_init__(self) -> None:
         _check_identifier("id", self.id)
-        if self.kind not in KINDS:
-            raise _wrong("kind", "'lines' or 'scatter'", self.kind)
+        _require(self.kind in ("lines", "scatter"), "kind", "'lines' or 'scatter'", self.kind)
 
 
 @dataclass(frozen=True)
@@ -360,24 +344,26 @@ class ExperimentResult:
     def __post_init__(self) -> None:
         _check_identifier("experiment", self.experiment)
         for name in ("tables", "figures"):
-            ids = [part.id for part in getattr(self, name)]
-            if len(set(ids)) < len(ids):
-                raise _wrong(name, "a list in which every id occurs once", ids)
+            _check_unique(name, "id", [part.id for part in getattr(self, name)])
 
 
 def _check_format(spec: str | None) -> None:
-    if spec is not None and not FORMAT.fullmatch(spec):
-        raise _wrong("format", "a format such as '.2f', ',' or '.1%', or null for text", spec)
+    accepted = "a format such as '.2f', ',' or '.1%', or null for text"
+    _require(spec is None or FORMAT.fullmatch(spec), "format", accepted, spec)
 
 
 def _check_identifier(name: str, value: str) -> None:
-    if not IDENTIFIER.fullmatch(value):
-        accepted = "letters and digits, with hyphens, dots or underscores between them"
-        raise _wrong(name, accepted, value)
+    accepted = "letters and digits, with hyphens, dots or underscores between them"
+    _require(IDENTIFIER.fullmatch(value), name, accepted, value)
 
 
-def _wrong(name: str, accepted: str, got: Any) -> ValueError:
-    shown = repr(got)
-    if len(shown) > 80:
-        shown = f"{shown[:77]}..."
-    return ValueError(f"'{name}' must be {accepted}. Got {shown} instead.")
+def _check_unique(name: str, what: str, values: list[str]) -> None:
+    accepted = f"a list in which every {what} occurs once"
+    _require(len(set(values)) == len(values), name, accepted, values)
+
+
+def _require(holds: object, name: str, accepted: str, got: Any) -> None:
+    if not holds:
+        text = repr(got)
+        shown = text if len(text) <= 80 else f"{text[:77]}..."
+        raise ValueError(f"'{name}' must be {accepted}. Got {shown} instead.")

@@ -1,34 +1,22 @@
 r"""Polynomials as a network of two layers, and the paper's bounds on the norms of these.
 
-A product of :math:`d` numbers is a signed sum of :math:`d`-th powers of their partial sums, by
-inclusion and exclusion:
+A product of :math:`d` numbers is a signed sum of :math:`d`-th powers of their partial sums:
 
 .. math:: \prod_{i=1}^d x_i
    = \frac{1}{d!} \sum_{\emptyset \ne I \subseteq [d]} (-1)^{d-|I|} \Bigl(\sum_{i \in I} x_i\Bigr)^d
 
 So polynomials are :math:`W_C \circ \sigma \circ W_M`: the partial sums are the rows of
 :math:`W_M`, the signed powers are the InEx activation :math:`\alpha^d`, and :math:`W_C` holds the
-coefficients. The encoding serves proofs, not speed: it has :math:`2^d - 1` rows a term, and the sum
-cancels badly as :math:`d` grows, which ``python -m benchmarks.theory`` measures.
-
-With :math:`N` polynomials over :math:`S` monomials of degree at most :math:`d` and coefficient rows
-of :math:`\ell_1` norm at most :math:`\tau`,
+coefficients. With :math:`N` polynomials over :math:`S` monomials of degree at most :math:`d` and
+coefficient rows of :math:`\ell_1` norm at most :math:`\tau`,
 
 .. math::
    \|W_M\|_2 \le 2^{d/2} d \sqrt{S}, \quad \|W_M^T\|_{2,1} \le 2^d S \|W_M\|_2, \quad
    \|W_C\|_2 \le \sqrt{N} \tau, \quad \|W_C^T\|_{2,1} \le N \sqrt{S} \|W_C\|_2
 
-The norm :math:`\|W^T\|_{2,1}` is the sum of the Euclidean norms of the rows of :math:`W`.
-
-Differs from the paper in:
-
-* The printed definition of :math:`\alpha^d` sums over :math:`j_{k-1} \le j \le j_k`, so that
-  neighbouring sizes share an index. Here every non-empty subset counts once, with the sign of its
-  size.
-* The stated product bound has :math:`2^d`, the proof gives :math:`2^{d/2}`; both are here, by name.
-* The condition on the final layer is printed as :math:`\|W_F\|_{2,1} \le \lambda_2 \|W_F\|_2`,
-  while the sum that it bounds holds :math:`\|W_F^T\|_{2,1}`. With the printed condition the bound
-  is false (take a column of ones as :math:`W_F`), so :math:`\lambda_2` bounds the transposed norm.
+Differs from the paper in what it prints wrongly, as docs/theory.md explains: every subset counts
+once in :math:`\alpha^d`, :math:`\lambda_2` bounds the transposed norm of :math:`W_F`, and the
+product bound has :math:`2^{d/2}` as proved, and :math:`2^d` as stated, by name.
 """
 
 from __future__ import annotations
@@ -57,16 +45,10 @@ MAX_ENTRIES = 2**27  # entries of W_M before merging, about 3 GiB of indices and
 ROUNDING = 1e-9  # relative excess over a bound that rounding may cause where it is attained
 
 
-# --- polynomials as two layers ----------------------------------------------------------------
-
-
 def subsets(degree: int) -> NDArray[np.bool_]:
     """List the non-empty subsets of ``degree`` elements, smallest first: (2^d - 1, d) masks."""
-    masks = np.zeros((2**degree - 1, degree), dtype=np.bool_)
     members = (c for size in range(1, degree + 1) for c in combinations(range(degree), size))
-    for mask, chosen in zip(masks, members, strict=True):
-        mask[list(chosen)] = True
-    return masks
+    return np.array([[i in chosen for i in range(degree)] for chosen in members])
 
 
 def inex_signs(degree: int) -> NDArray[np.int64]:
@@ -78,15 +60,8 @@ def inex_signs(degree: int) -> NDArray[np.int64]:
 def inex(sums: Tensor, degree: int) -> Tensor:
     r"""Apply the InEx activation :math:`\alpha^d` to the last dimension: (..., 2^d - 1) to (...).
 
-    The partial sums are in the order of :func:`subsets`. With inputs of the product in [-1, 1] it
-    is d-Lipschitz on the partial sums that can occur, the image of W_M. Between points off that
-    image it is steeper: at the sums of (1, 1, 1) its gradient has the norm 5.7.
-
-    Examples
-    --------
-    >>> x, y = 3.0, 5.0
-    >>> inex(torch.tensor([x, y, x + y]), 2)
-    tensor(15.)
+    The partial sums are in the order of :func:`subsets`. It is d-Lipschitz on the image of the cube
+    [-1, 1]^n under W_M, and may be steeper elsewhere.
     """
     if sums.shape[-1:] != (2**degree - 1,):
         accepted = f"a tensor of shape (..., {2**degree - 1}) at degree {degree}"
@@ -97,11 +72,10 @@ def inex(sums: Tensor, degree: int) -> Tensor:
 
 
 def sums_matrix(terms: TermSet) -> Tensor:
-    """Build the matrix W_M: one row for each term and each non-empty subset of its variables.
+    """Build the sparse matrix W_M: a row for each term and each non-empty subset of its variables.
 
     A power repeats its variable, so that entries are small integers. The rows of a term lie
-    together, in the order of :func:`subsets`. The matrix (s, n) is sparse (COO, coalesced,
-    float64), with ``s`` the sum of 2^d - 1 over the degrees ``d`` of the terms.
+    together, in the order of :func:`subsets`.
     """
     if len(terms) == 0 or len(terms.blocks[0]):
         raise ValueError(
@@ -115,17 +89,14 @@ def sums_matrix(terms: TermSet) -> Tensor:
             f"{entries:,} entries; at most {MAX_ENTRIES:,} are built. "
             "Use fewer terms or a lower degree."
         )
-    rows, columns, height = [], [], 0
+    parts, height = [], 0
     for degree, block in enumerate(terms.blocks[1:], 1):
-        masks = subsets(degree)
-        subset, place = np.nonzero(masks)
-        first = height + len(masks) * np.arange(len(block))
-        rows.append((first[:, None] + subset).ravel())
-        columns.append(block[:, place].ravel())
-        height += len(block) * len(masks)
-    index = torch.from_numpy(np.stack([np.concatenate(rows), np.concatenate(columns)]))
-    ones = torch.ones(index.shape[1], dtype=torch.float64)
-    shape = (height, terms.n_variables)
+        subset, place = np.nonzero(subsets(degree))
+        first = height + (2**degree - 1) * np.arange(len(block))
+        parts.append(np.stack([(first[:, None] + subset).ravel(), block[:, place].ravel()]))
+        height += len(block) * (2**degree - 1)
+    index = torch.from_numpy(np.concatenate(parts, axis=1))
+    ones, shape = torch.ones(index.shape[1], dtype=torch.float64), (height, terms.n_variables)
     # Coalescing adds up the ones of a variable that a term holds several times.
     return torch.sparse_coo_tensor(index, ones, shape, check_invariants=True).coalesce()
 
@@ -143,19 +114,12 @@ class InExEncoding:
     coefficients: Tensor  # W_C (N, S), float64
     constants: Tensor  # b (N,), float64
 
-    @property
-    def degree(self) -> int:
-        """The highest degree ``d`` of a term."""
-        return int(self.terms.degrees.max())
-
     def activate(self, sums: Tensor) -> Tensor:
         """Apply the stacked activations: (m, s) to the values (m, S) of the terms."""
-        values, start = [], 0
+        values = []
         for degree, block in enumerate(self.terms.blocks[1:], 1):
-            width = len(block) * (2**degree - 1)
-            part = sums[:, start : start + width].reshape(len(sums), len(block), 2**degree - 1)
-            values.append(inex(part, degree))
-            start += width
+            part, sums = sums.tensor_split([len(block) * (2**degree - 1)], dim=1)
+            values.append(inex(part.unflatten(1, (len(block), 2**degree - 1)), degree))
         return torch.cat(values, dim=1)
 
     def evaluate(self, points: Tensor) -> Tensor:
@@ -171,13 +135,6 @@ def encode(terms: TermSet, coefficients: Tensor, constants: Tensor | None = None
 
     There are S terms without the constant, coefficients (N, S) with a row for every polynomial,
     and their constant terms (N,), which are zeros where there are none.
-
-    Examples
-    --------
-    >>> terms = TermSet.from_exponents([[1, 0], [1, 2]])
-    >>> encoded = encode(terms, torch.tensor([[1.0, -2.0]]), torch.tensor([0.5]))
-    >>> encoded.evaluate(torch.tensor([[3.0, 2.0]], dtype=torch.float64))
-    tensor([[-20.5000]], dtype=torch.float64)
     """
     if coefficients.ndim != 2 or coefficients.shape[1] != len(terms):
         accepted = f"a matrix of {len(terms)} columns, one a term"
@@ -188,8 +145,9 @@ def encode(terms: TermSet, coefficients: Tensor, constants: Tensor | None = None
         accepted = f"a vector of {len(matrix)} numbers, one a polynomial"
         raise parameter_error("encode", "constants", accepted, tuple(shifts.shape))
     if not (matrix.isfinite().all() and shifts.isfinite().all()):
-        accepted = "finite, with their constants"
-        raise parameter_error("encode", "coefficients", accepted, "nan or inf")
+        raise parameter_error(
+            "encode", "coefficients", "finite, with their constants", "nan or inf"
+        )
     return InExEncoding(terms, sums_matrix(terms), matrix, shifts)
 
 
@@ -208,9 +166,6 @@ def encode_polynomials(polynomials: Polynomials) -> InExEncoding:
         return encode(plain.monomials.terms, weight, plain.bias)
     accepted = "a PolynomialLayer, BlockPolynomialLayer, SharedPolynomials or InExEncoding"
     raise parameter_error("encode_polynomials", "polynomials", accepted, type(polynomials).__name__)
-
-
-# --- norms and bounds --------------------------------------------------------------------------
 
 
 def matrix_norms(matrix: Tensor, name: str = "W", *, lipschitz: float = 1.0) -> LayerNorms:
@@ -242,20 +197,12 @@ def kappa(
     r"""Compute the factor :math:`\kappa = R_{\tilde\phi} / R_\phi` of the main theorem.
 
     Both networks have the layers ``kept``, the uncut one ``removed`` behind them, and the VI-Net
-    ``added``. In the paper these are W_M with Lipschitz constant d, W_C and W_F; see
-    :attr:`PolynomialBounds.layers`. A projection before the polynomials is a layer too.
-
-    Examples
-    --------
-    >>> one, two, four = (LayerNorms("", norm, norm) for norm in (1.0, 2.0, 4.0))
-    >>> kappa([one], [one, four], [two, one])
-    0.5
+    ``added``: :attr:`PolynomialBounds.layers`, and a projection before the polynomials.
     """
     if not kept and not removed:
         raise parameter_error("kappa", "removed", "the layers of an uncut network", [])
     before, after = Complexity((*kept, *removed)), Complexity((*kept, *added))
-    products = Complexity(tuple(added)).product / Complexity(tuple(removed)).product
-    return products * (after.total / before.total) ** 1.5
+    return 10.0 ** (after.log10_R - before.log10_R)
 
 
 @dataclass(frozen=True)
@@ -275,11 +222,7 @@ class PolynomialSize:
 
     @property
     def lemmas(self) -> tuple[float, float, float, float]:
-        r"""Bound norm and ratio of W_M and of W_C.
-
-        These are :math:`2^{d/2} d \sqrt{S}`, :math:`2^d S`, :math:`\sqrt{N} \tau` and
-        :math:`N \sqrt{S}`, with :math:`\|W^T\|_{2,1} / \|W\|_2` as the ratio.
-        """
+        """Norm and ratio of W_M and of W_C, each at most this; see the module's text."""
         d, root = self.degree, math.sqrt(self.monomials)
         first = 2 ** (d / 2) * d * root, float(2**d * self.monomials)
         return *first, math.sqrt(self.polynomials) * self.tau, self.polynomials * root
@@ -291,8 +234,9 @@ class PolynomialSize:
         of it in the complexity.
         """
         sums, _, coefficients, _ = self.lemmas
-        proved = sums * coefficients * lambda_1
-        return proved if constant == "proved" else 2 ** (self.degree / 2) * proved
+        return (
+            sums * coefficients * lambda_1 * (2 ** (self.degree / 2) if constant == "stated" else 1)
+        )
 
     def sum_of_ratios(self, lambda_2: float) -> float:
         r"""Bound :math:`(2^d S)^{2/3} + (N \sqrt{S})^{2/3} + \lambda_2^{2/3}` on the sum."""
@@ -366,12 +310,6 @@ def polynomial_bounds(polynomials: Polynomials, final: Tensor | None = None) -> 
     final : Tensor of shape (K, N) or None, default=None
         The weights W_F of the linear layer behind it, batch normalisation folded in. Its own
         norms serve as lambda_1 and lambda_2. None leaves the bounds of the theorem out.
-
-    Examples
-    --------
-    >>> encoded = encode(TermSet.from_exponents([[1, 0], [1, 1]]), torch.tensor([[3.0, -4.0]]))
-    >>> [(round(b.actual, 3), round(b.bound, 3)) for b in polynomial_bounds(encoded).bounds]
-    [(1.902, 5.657), (2.321, 8.0), (5.0, 7.0), (1.0, 1.414)]
     """
     encoded = encode_polynomials(polynomials)
     matrix = encoded.coefficients
@@ -380,7 +318,7 @@ def polynomial_bounds(polynomials: Polynomials, final: Tensor | None = None) -> 
         raise parameter_error("polynomial_bounds", "final", accepted, tuple(final.shape))
     # The smallest tau with which the bounds hold for these very rows.
     tau = float(matrix.abs().sum(dim=1).max())
-    size = PolynomialSize(encoded.degree, len(encoded.terms), len(matrix), tau)
+    size = PolynomialSize(int(encoded.terms.degrees.max()), len(encoded.terms), len(matrix), tau)
     return PolynomialBounds(
         size,
         matrix_norms(encoded.sums, "W_M", lipschitz=float(size.degree)),

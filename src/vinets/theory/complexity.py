@@ -1,19 +1,14 @@
 r"""Spectral complexity of whole networks: plain ones, and a backbone with a head behind a cut.
 
-The layers of a plain network are read by :mod:`vinets.theory.layers`, which states the rule for
-residual blocks.
-
 A head says itself which linear maps it consists of; see :class:`vinets.heads.HeadMaps`. Polynomials
 between them are :math:`W_M` with the InEx activation and :math:`W_C` with the absolute value. The
 paper counts these and :math:`W_F` only; rescaling and projection are there as well, so they count.
 
 Where a matrix acts at all :math:`P` positions, :math:`I_P \otimes W`, the spectral norm is that of
 :math:`W`, the (2,1) norm :math:`P` times that of :math:`W`. Means over positions divide both by
-:math:`\sqrt{P}`. The weighted sum over the positions of a local head belongs to :math:`W_F`.
-
-A linear path beside the others is a shortcut around them and follows the rule ``stacked`` of
-:mod:`vinets.theory.layers`: the logits of the path are computed in the first layer and carried
-beside the others.
+:math:`\sqrt{P}`. The weighted sum over the positions of a local head belongs to :math:`W_F`. A
+linear path beside the others is a shortcut around them, by the rule ``stacked`` of
+:mod:`vinets.theory.layers`.
 """
 
 from __future__ import annotations
@@ -60,37 +55,34 @@ def layer_norms(layer: Layer, tolerance: float = 1e-4, seed: int = 0) -> LayerNo
     else:
         found = spectral_norm(operator, shape, tolerance, seed)
         two_one += layer.carried
-    value, upper = found.value, min(found.upper, cheap)
+    norms = [found.value, min(found.upper, cheap), cheap]
     # The identity beside the operator; its norms are closed forms.
     if role == "carry":
-        value, upper, cheap = (max(norm, 1.0) for norm in (value, upper, cheap))
+        norms = [max(norm, 1.0) for norm in norms]
     elif role in ("fork", "join") and layer.shortcut is None:
-        value, upper, cheap = (math.hypot(norm, 1.0) for norm in (value, upper, cheap))
+        norms = [math.hypot(norm, 1.0) for norm in norms]
     if role == "join":
         two_one = float((rows.square() + 1).sqrt().sum())
+    value, upper, cheap = norms
     # Where both agree but for rounding, the bound must not lie below the value.
-    upper = max(value, upper)
-    return LayerNorms(
-        layer.name, value, two_one, layer.lipschitz, cheap, upper, found.converged, role
-    )
+    bounds = cheap, max(value, upper)
+    return LayerNorms(layer.name, value, two_one, layer.lipschitz, *bounds, found.converged, role)
 
 
 @dataclass(frozen=True)
 class HeadNorms:
-    r"""The layers of a head, from the latents to the logits.
-
-    ``variables_bound`` bounds the absolute values of the polynomials' variables, whatever the
-    input. The theorem assumes 1. Above, the InEx activation has the Lipschitz constant
-    :math:`d\,B^{d-1}` instead of :math:`d`; see :meth:`guaranteed`.
-    """
+    """The layers of a head, from the latents to the logits."""
 
     layers: tuple[LayerNorms, ...]
     sizes: tuple[int, ...]  # how many numbers enter the head, and how many every layer returns
     bounds: PolynomialBounds | None = None  # at one position, for a head of polynomials
-    variables_bound: float = 1.0
+    variables_bound: float = 1.0  # B, of the variables of polynomials, whatever the input
 
     def guaranteed(self) -> tuple[LayerNorms, ...]:
-        """Return the layers with Lipschitz constants that hold for variables beyond 1, too."""
+        r"""Return the layers with Lipschitz constants that hold for variables beyond 1, too.
+
+        The InEx activation then has :math:`d\,B^{d-1}` instead of :math:`d`.
+        """
         if self.bounds is None or self.variables_bound <= 1:
             return self.layers
         growth = self.variables_bound ** (self.bounds.size.degree - 1)
@@ -102,27 +94,25 @@ class HeadNorms:
 
 @torch.no_grad()
 def head_norms(head: Head, shape: tuple[int, int]) -> HeadNorms:
-    """Compute the norms of every layer of ``head`` on latents of C channels at P positions.
+    """Compute the norms of every layer of a head on latents of C channels at P positions.
 
-    The head is not changed. A copy is folded first, so that batch normalisation counts in the
-    matrices around it.
+    It is not changed, and folded first: batch normalisation counts in the matrices around it.
     """
     maps = head.folded().double().cpu().maps(shape)
     layers = [_norms(each) for each in maps.before]
     sizes = [shape[0] * shape[1], *(len(each.matrix) * each.copies for each in maps.before)]
-    bounds, reach = None, 1.0
-    if maps.polynomials is not None:
-        positions, reach = maps.polynomials.positions, maps.polynomials.reach
-        encoded = encode_polynomials(maps.polynomials.layer)
-        bounds = polynomial_bounds(encoded, maps.polynomials.weight)
+    bounds, reach, polynomials = None, 1.0, maps.polynomials
+    if polynomials is not None:
+        positions, reach = polynomials.positions, polynomials.reach
+        encoded = encode_polynomials(polynomials.layer)
+        bounds = polynomial_bounds(encoded, polynomials.weight)
         for layer in (bounds.sums, bounds.coefficients):
             layers.append(replace(layer, two_one=layer.two_one * positions))
         sizes += [positions * encoded.sums.shape[0], positions * len(encoded.coefficients)]
     layers.append(_norms(maps.final))
-    sizes.append(len(maps.final.matrix))
     if maps.path is not None:
         layers = _around(layers, maps.before[0], maps.final, maps.path)
-    return HeadNorms(tuple(layers), tuple(sizes), bounds, reach)
+    return HeadNorms(tuple(layers), (*sizes, len(maps.final.matrix)), bounds, reach)
 
 
 def _norms(linear: LinearMap) -> LayerNorms:
@@ -133,8 +123,7 @@ def _norms(linear: LinearMap) -> LayerNorms:
     else:
         norms = matrix_norms(linear.matrix, linear.name)
     shrink = 1 / math.sqrt(linear.averaged)
-    spectral, two_one = norms.spectral * shrink, norms.two_one * shrink
-    two_one *= linear.copies
+    spectral, two_one = norms.spectral * shrink, norms.two_one * shrink * linear.copies
     return replace(norms, spectral=spectral, two_one=two_one, lipschitz=linear.lipschitz)
 
 
@@ -142,18 +131,15 @@ def _around(
     layers: list[LayerNorms], first: LinearMap, final: LinearMap, path: Tensor
 ) -> list[LayerNorms]:
     """Put a path (K, C P) beside the layers: a fork, carries and a join."""
-    matrix = first.matrix
-    diagonal = matrix.ndim == 1
+    matrix, diagonal = first.matrix, first.matrix.ndim == 1
     rows = matrix.abs() if diagonal else matrix.norm(dim=1)
     # Both see the latents, so that the norm is that of one matrix above the other.
     top = (lambda z: matrix * z) if diagonal else (lambda z: matrix @ z)
     # To nine digits, because heads are small and their other norms are exact.
     found = stacked_norm([top, lambda z: path @ z], (matrix.shape[-1],), 1e-9)
     two_one = float(rows.sum() + path.norm(dim=1).sum())
-    fork = LayerNorms(
-        first.name, found.value, two_one, upper=found.upper, converged=found.converged, role="fork"
-    )
-    stacked = [fork]
+    known = {"upper": found.upper, "converged": found.converged, "role": "fork"}
+    stacked = [LayerNorms(first.name, found.value, two_one, **known)]  # type: ignore[arg-type]
     for layer in layers[1:-1]:
         spectral, two_one = max(1.0, layer.spectral), layer.two_one + len(path)
         stacked.append(replace(layer, spectral=spectral, two_one=two_one, role="carry"))
@@ -185,16 +171,10 @@ def spectral_complexity(
 ) -> Complexity:
     """Compute the spectral complexity of ``network`` at the size of ``example``.
 
-    Parameters
-    ----------
-    network : Module
-        Linear and convolutional layers, batch normalisation, Lipschitz activations, pooling and
-        residual blocks; or a :class:`vinets.CutNetwork` with such a backbone, a VI-Net for one.
-        It is not changed, and counts in eval mode.
-    example : Tensor or None, default=None
-        A batch of inputs; one is enough. A :class:`vinets.CutNetwork` knows its own.
-    tolerance, seed
-        Relative residual at which the spectral norms stop, and the seed of their random start.
+    It has linear and convolutional layers, batch normalisation, Lipschitz activations, pooling and
+    residual blocks, or is a :class:`vinets.CutNetwork` with such a backbone, which knows its own
+    example. It is not changed, and counts in eval mode. One input is enough. Spectral norms stop at
+    a relative residual of ``tolerance``; ``seed`` is that of their random start.
 
     Examples
     --------

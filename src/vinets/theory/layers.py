@@ -1,27 +1,17 @@
 r"""A network as the sequence of layers that the definition of spectral complexity needs.
 
-The definition is for :math:`\sigma_L \circ W_L \circ \dots \circ \sigma_1 \circ W_1`. The network
-is traced, and its parts are read so:
+For :math:`\sigma_L \circ W_L \circ \dots \circ \sigma_1 \circ W_1`, the network is traced, and
 
 * linear and convolutional layers are the :math:`W_i`, without their biases;
 * batch normalisation in eval mode scales each channel. Right behind a layer it is folded into the
   rows of :math:`W_i`; elsewhere it is a diagonal layer of its own;
 * activations, pooling and flattening belong to :math:`\sigma_i`, with the product of their
   Lipschitz constants; those of pooling depend on the input size;
-* residual blocks :math:`x \mapsto f(x) + S x` follow the rule ``stacked``. The shortcut travels
-  beside the branch, so the block *is* a plain sequence of wider layers, and both norms of these
-  are exact. For a branch :math:`f = W_k \sigma \cdots \sigma W_1`:
-
-  - fork, :math:`[W_1; S]`: (2,1) norms add up, and with :math:`S = I` the spectral norm is
-    :math:`\sqrt{\|W_1\|^2 + 1}`;
-  - carry, :math:`\mathrm{diag}(W_i, I)`: spectral norm :math:`\max(\|W_i\|, 1)`, and the (2,1)
-    norm grows by the count of numbers carried;
-  - join, :math:`[W_k, I]`: spectral norm :math:`\sqrt{\|W_k\|^2 + 1}`, and each row norm r turns
-    into :math:`\sqrt{r^2 + 1}`.
-
-  The theorems for the definition hold for this sequence as it stands. Its product of norms is at
-  least :math:`\|W_k\| \cdots \|W_1\| + \|S\|` by Cauchy and Schwarz, so it bounds the block's
-  Lipschitz constant.
+* residual blocks :math:`W_k \sigma \cdots \sigma W_1 x + S x` follow the rule ``stacked``: the
+  shortcut travels beside the branch, so that the block is a plain sequence of wider layers, a fork
+  :math:`[W_1; S]`, carries :math:`\mathrm{diag}(W_i, I)` and a join :math:`[W_k, I]`. With
+  :math:`S = I`, fork and join have the spectral norm :math:`\sqrt{\|W\|^2 + 1}`, and a carry
+  :math:`\max(\|W\|, 1)`. Both norms of all are exact; docs/theory.md says more.
 """
 
 from __future__ import annotations
@@ -45,14 +35,12 @@ from vinets.theory.norms import LinearLayer
 NORMALISATIONS = (nn.BatchNorm1d, nn.BatchNorm2d)
 SUMS = (operator.add, operator.iadd, torch.add)
 
-# Lipschitz constants, for the Euclidean norm of one example in eval mode.
-ONE: tuple[type[nn.Module], ...] = (nn.ReLU, nn.ReLU6, nn.Tanh, nn.Hardtanh, nn.Softplus)
-ONE += (nn.Flatten, nn.Identity, nn.Dropout, nn.Dropout2d)
-ONE_BY_NAME = {"relu", "relu_", "tanh", "tanh_", "abs", "absolute", "flatten", "contiguous"}
-ONE_BY_NAME |= {"dropout", "view", "reshape", "squeeze"}
-SLOPES: dict[type[nn.Module], float] = {nn.GELU: 1.13, nn.SiLU: 1.1}  # rounded upwards
-AVERAGES = (nn.AvgPool2d, nn.AdaptiveAvgPool2d)
-AVERAGES_BY_NAME: dict[str, Callable[..., Any]] = {
+# Lipschitz constants, for the Euclidean norm of one example in eval mode, by name.
+ONE = {"ReLU", "ReLU6", "Tanh", "Hardtanh", "Softplus", "Flatten", "Identity", "Dropout"}
+ONE |= {"Dropout2d", "relu", "relu_", "tanh", "tanh_", "abs", "absolute", "flatten", "contiguous"}
+ONE |= {"dropout", "view", "reshape", "squeeze"}
+LIPSCHITZ = dict.fromkeys(ONE, 1.0) | {"GELU": 1.13, "SiLU": 1.1}  # rounded upwards
+AVERAGES: dict[str, Callable[..., Any]] = {
     "avg_pool2d": F.avg_pool2d,
     "adaptive_avg_pool2d": F.adaptive_avg_pool2d,
     "mean": torch.mean,
@@ -61,11 +49,7 @@ AVERAGES_BY_NAME: dict[str, Callable[..., Any]] = {
 
 @dataclass(frozen=True)
 class Layer:
-    r"""One layer :math:`\sigma_i \circ W_i`.
-
-    A shortcut of a residual block, and the numbers ``carried``, travel beside the branch; see the
-    module's text.
-    """
+    r"""One layer :math:`\sigma_i \circ W_i`, with what travels beside it in a residual block."""
 
     name: str
     operator: LinearLayer  # in float64, with batch normalisation folded in
@@ -78,16 +62,9 @@ class Layer:
 
 
 def read_layers(network: nn.Module, example: Tensor) -> list[Layer]:
-    """Read ``network`` as a sequence of layers; see the module's text for the rules.
+    """Read ``network``, which torch.fx can trace, as a sequence of layers in eval mode.
 
-    The network is one that :mod:`torch.fx` can trace. It is not changed, and counts in eval mode.
-    The example, a batch of inputs, fixes the sizes; one is enough.
-
-    Examples
-    --------
-    >>> net = nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.AvgPool2d(2))
-    >>> [(l.name, l.output_shape, l.lipschitz) for l in read_layers(net, torch.zeros(1, 1, 8, 8))]
-    [('0', (4, 6, 6), 0.5)]
+    It is not changed. The example, a batch of inputs, fixes the sizes; one is enough.
     """
     try:
         copied = deepcopy(network).eval()
@@ -112,14 +89,11 @@ def read_layers(network: nn.Module, example: Tensor) -> list[Layer]:
         node = source
     reader = _Reader(dict(traced.named_modules()))
     for node, paths in reversed(steps):
-        if paths:
-            reader.read_block(node, *paths)
-        else:
-            reader.read(node)
-    layers = reader.layers
-    if not layers:
+        reader.read(node, *paths)
+    if not reader.layers:
         raise ValueError("spectral complexity needs a network with a linear layer. Got none.")
-    return [replace(layers[0], lipschitz=reader.before * layers[0].lipschitz), *layers[1:]]
+    first, *others = reader.layers
+    return [replace(first, lipschitz=reader.before * first.lipschitz), *others]
 
 
 def _block(total: fx.Node) -> tuple[list[list[fx.Node]], fx.Node]:
@@ -155,15 +129,16 @@ class _Reader:
     """
 
     def __init__(self, modules: dict[str, nn.Module]) -> None:
-        self.modules = modules
+        self.modules, self.before = modules, 1.0
         self.layers: list[Layer] = []
-        self.before = 1.0
         self.bare: fx.Node | None = None
 
-    def read(self, node: fx.Node) -> None:
-        """Read one step, which is no sum."""
+    def read(self, node: fx.Node, *paths: list[fx.Node]) -> None:
+        """Read one step, or the sum at the end of the ``paths`` of a residual block."""
         module = self.modules.get(str(node.target)) if node.op == "call_module" else None
-        if isinstance(module, nn.Linear | nn.Conv2d):
+        if paths:
+            self._read_block(node, *paths)
+        elif isinstance(module, nn.Linear | nn.Conv2d):
             shapes = _shape(_source(node)), _shape(node)
             self.layers.append(Layer(str(node.target), deepcopy(module).double(), *shapes))
             self.bare = node
@@ -171,13 +146,12 @@ class _Reader:
             self._normalise(node, module)
             self.bare = node
         else:
-            constant = _lipschitz_constant(node, module)
+            constant, self.bare = _lipschitz_constant(node, module), None
             if self.layers:
                 last = self.layers[-1]
                 self.layers[-1] = replace(last, lipschitz=constant * last.lipschitz)
             else:
                 self.before *= constant
-            self.bare = None
 
     def _normalise(self, node: fx.Node, module: nn.BatchNorm1d | nn.BatchNorm2d) -> None:
         if module.running_var is None:
@@ -200,7 +174,7 @@ class _Reader:
             diagonal.weight.data = gain.reshape(-1, 1, 1, 1)
             self.layers.append(Layer(str(node.target), diagonal, size, size))
 
-    def read_block(self, total: fx.Node, beside: list[fx.Node], along: list[fx.Node]) -> None:
+    def _read_block(self, total: fx.Node, beside: list[fx.Node], along: list[fx.Node]) -> None:
         """Read a residual block by the rule ``stacked``."""
         branch, shortcut = self._chain(along), self._chain(beside)
         if branch is None or shortcut is None or len(branch) < 2 or len(shortcut) > 1:
@@ -241,27 +215,23 @@ def _is_sum(node: fx.Node) -> bool:
 def _lipschitz_constant(node: fx.Node, module: nn.Module | None) -> float:
     """Return the Lipschitz constant of a node that is no linear layer."""
     shape = _shape(_source(node))
-    if module is not None:
-        name, kind = str(node.target), type(module).__name__
-        if isinstance(module, ONE):
-            return 1.0
-        if isinstance(module, nn.LeakyReLU):
+    name, kind = str(node.target), type(module).__name__
+    match module:
+        case nn.LeakyReLU():
             return max(1.0, abs(module.negative_slope))
-        if isinstance(module, nn.ELU):
+        case nn.ELU():
             return max(1.0, module.alpha)
-        if isinstance(module, AVERAGES):
+        case nn.AvgPool2d() | nn.AdaptiveAvgPool2d():
             return average_pool_constant(module, shape)
-        if isinstance(module, nn.MaxPool2d):
+        case nn.MaxPool2d():
             return max_pool_constant(module, shape)
-        if type(module) in SLOPES:
-            return SLOPES[type(module)]
-    else:
-        name, kind = node.name, getattr(node.target, "__name__", str(node.target))
-        if kind in AVERAGES_BY_NAME:
-            pool = AVERAGES_BY_NAME[kind]
-            return average_pool_constant(lambda x: pool(x, *node.args[1:], **node.kwargs), shape)
-        if kind in ONE_BY_NAME:
-            return 1.0
+        case None:
+            name, kind = node.name, getattr(node.target, "__name__", str(node.target))
+            if pool := AVERAGES.get(kind):
+                args = node.args[1:], node.kwargs
+                return average_pool_constant(lambda x: pool(x, *args[0], **args[1]), shape)
+    if kind in LIPSCHITZ:
+        return LIPSCHITZ[kind]
     raise ValueError(
         f"spectral complexity is defined for linear and Conv2d layers with batch normalisation, "
         f"Lipschitz activations, pooling and sums of residual blocks. Got {kind} at {name!r} "

@@ -6,24 +6,18 @@ The spectral complexity of a network with layers :math:`\sigma_i \circ W_i`, whe
 .. math::
 
     R = \Bigl(\prod_i \rho_i \|W_i\|_2\Bigr)
-        \Bigl(\sum_i \bigl(\|W_i^T\|_{2,1} / \|W_i\|_2\bigr)^{2/3}\Bigr)^{3/2}.
+        \Bigl(\sum_i \bigl(\|W_i^T\|_{2,1} / \|W_i\|_2\bigr)^{2/3}\Bigr)^{3/2}
 
-It needs two norms of each matrix :math:`W`, which has a row for every output and a column for every
-input:
-
-* the spectral norm :math:`\|W\|_2`, its largest singular value;
-* :math:`\|W^T\|_{2,1}`. The paper's :math:`(p, q)`-norm takes the p-norm of every *column*, so the
-  transpose makes this the sum of the Euclidean norms of the *rows* of :math:`W`.
-
-A convolution is never written out as a matrix: it is applied, and its transpose is applied. Biases
-play no part in the definition.
+with the spectral norm :math:`\|W\|_2`, the largest singular value, and :math:`\|W^T\|_{2,1}`, the
+sum of the Euclidean norms of the rows of :math:`W`. A convolution is never written out as a matrix:
+it is applied, and its transpose is applied. Biases play no part in the definition.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -67,13 +61,7 @@ class LayerNorms:
 
 @dataclass(frozen=True)
 class Complexity:
-    """Spectral complexity R and the layers that make it up.
-
-    Examples
-    --------
-    >>> Complexity((LayerNorms("a", 2.0, 2.0), LayerNorms("b", 3.0, 3.0))).R
-    16.970562748477143
-    """
+    """Spectral complexity R and the layers that make it up."""
 
     layers: tuple[LayerNorms, ...]
 
@@ -83,13 +71,8 @@ class Complexity:
         return [layer.lipschitz * layer.spectral for layer in self.layers]
 
     @property
-    def product(self) -> float:
-        """Product of Lipschitz constants and spectral norms."""
-        return math.prod(self.factors)
-
-    @property
     def log10_product(self) -> float:
-        """Decimal logarithm of the product, finite where that overflows."""
+        """Decimal logarithm of their product, finite where that overflows."""
         # fsum, so that the order of the layers does not show in the last digits.
         factors = self.factors
         return math.fsum(map(math.log10, factors)) if all(f > 0 for f in factors) else -math.inf
@@ -112,7 +95,7 @@ class Complexity:
         # Far inside of the range of floats, as the product alone may be larger or smaller than R.
         if abs(log) > 300:  # minus infinity where a layer is zero
             return math.inf if log > 0 else 0.0
-        return self.product * float(self.total**1.5)
+        return math.prod(self.factors) * float(self.total**1.5)
 
     @property
     def shares(self) -> tuple[float, ...]:
@@ -123,9 +106,8 @@ class Complexity:
     def to_dict(self) -> dict[str, Any]:
         """Return plain numbers and names, for JSON."""
         parts = zip(self.layers, self.shares, strict=True)
-        layers = [asdict(layer) | {"share": part} for layer, part in parts]
-        facts = {"R": self.R, "log10_R": self.log10_R, "residual_rule": "stacked", "layers": layers}
-        return dict(as_plain(facts))
+        facts = {"R": self.R, "log10_R": self.log10_R, "residual_rule": "stacked"}
+        return dict(as_plain(facts | {"layers": [vars(one) | {"share": s} for one, s in parts]}))
 
 
 @dataclass(frozen=True)
@@ -143,18 +125,8 @@ def spectral_norm(
 ) -> SpectralNorm:
     """Find the largest singular value of a linear or convolutional layer.
 
-    Circular convolutions of stride 1 that keep the size of their input are diagonalised by the
-    Fourier transform. All else goes through :func:`largest_singular_value`.
-
     The layer has any stride, dilation and groups, and zero or circular padding; ``input_shape`` is
     that of one example: (channels, height, width), or (..., features).
-
-    Examples
-    --------
-    >>> layer = nn.Conv2d(1, 1, 1)
-    >>> _ = nn.init.constant_(layer.weight, -3.0)
-    >>> round(spectral_norm(layer, (1, 8, 8)).value, 6)
-    3.0
     """
     forward, rows = linear_map(layer, input_shape), row_norms(layer, input_shape)
     if (
@@ -163,7 +135,8 @@ def spectral_norm(
         and layer.stride == (1, 1)
         and rows.shape[1:] == input_shape[1:]
     ):
-        # One channel matrix a frequency; half of the frequencies are conjugates of the others.
+        # The Fourier transform diagonalises it, with one channel matrix a frequency; half of the
+        # frequencies are conjugates of the others.
         spectrum = torch.fft.rfft2(_kernel_on_torus(layer, input_shape))
         outputs, inputs = spectrum.shape[:2]
         matrices = spectrum.reshape(layer.groups, outputs // layer.groups, inputs, -1)
@@ -205,11 +178,8 @@ def kernel_bound(layer: LinearLayer) -> float:
     :math:`\|W\|_2 \le \sqrt r\,\|K\|_2`. With stride 1, :math:`r` is the number of kernel entries
     per channel; with zero padding and larger strides it is the product of
     :math:`\lceil k \gcd(s, d) / s \rceil` over both axes, for kernel size k, stride s and
-    dilation d. Groups act on channels of their own, so the largest group counts. The factor is
-    often forgotten, and :math:`\|K\|_2` alone bounds nothing.
-
-    For a linear layer, this is the spectral norm itself. With circular padding it holds if the
-    output, times the stride, is no larger than the input.
+    dilation d. For a linear layer, this is the spectral norm itself. With circular padding it holds
+    if the output, times the stride, is no larger than the input.
     """
     weight = _weight(layer)
     if isinstance(layer, nn.Linear):
@@ -222,21 +192,20 @@ def kernel_bound(layer: LinearLayer) -> float:
 
 def linear_map(layer: LinearLayer, input_shape: tuple[int, ...]) -> Callable[[Tensor], Tensor]:
     """Return the layer without its bias, in float64, as a map of one example."""
+    if not isinstance(layer, nn.Linear | nn.Conv2d):
+        accepted = "an nn.Linear or an nn.Conv2d"
+        raise parameter_error("linear_map", "layer", accepted, type(layer).__name__)
+    weight = _weight(layer)
     if isinstance(layer, nn.Linear):
         accepted, fits = f"(..., {layer.in_features})", input_shape[-1:] == (layer.in_features,)
-    elif isinstance(layer, nn.Conv2d):
-        if layer.padding_mode not in ("zeros", "circular"):
-            mode = layer.padding_mode
+    else:
+        if (mode := layer.padding_mode) not in ("zeros", "circular"):
             raise parameter_error("linear_map", "layer", "padded with zeros or circular", mode)
         accepted = f"({layer.in_channels}, height, width)"
         fits = len(input_shape) == 3 and input_shape[0] == layer.in_channels
-    else:
-        accepted = "an nn.Linear or an nn.Conv2d"
-        raise parameter_error("linear_map", "layer", accepted, type(layer).__name__)
     if not fits:
         remedy = "Give the shape of one example, without the batch."
         raise parameter_error("linear_map", "input_shape", accepted, tuple(input_shape), remedy)
-    weight = _weight(layer)
     if isinstance(layer, nn.Linear):
         return lambda x: F.linear(x, weight)
     # As the layer does itself, but in float64 without a bias; circular padding needs a batch.
@@ -252,8 +221,7 @@ def largest_singular_value(
 ) -> SpectralNorm:
     r"""Find the largest singular value of a linear map A, by Lanczos steps on :math:`A^T A`.
 
-    The transpose comes from automatic differentiation, so any linear map of tensors will do. Steps
-    end when, after 60 at least, the largest Ritz pair :math:`(\theta, v)` has
+    Steps end when, after 60 at least, the largest Ritz pair :math:`(\theta, v)` has
     :math:`\|A^T A v - \theta v\| \le \mathrm{tolerance} \cdot \theta`. The upper bound is that of
     Kuczyński and Woźniakowski (1992, theorem 4.2): after k steps from a random start in n
     dimensions, :math:`\theta < (1 - \varepsilon) \|A\|_2^2` with a probability of at most

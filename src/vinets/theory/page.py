@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from functools import partial
-from itertools import accumulate
+from itertools import accumulate, takewhile
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -54,7 +54,7 @@ BOUND_COLUMNS = (
     Column("source"),
     Column("actual", "", ".4g"),
     Column("bound", "", ".4g"),
-    Column("ratio", "", ".2g"),
+    Column("tightness", "ratio", ".2g"),
     Column("holds", better="yes"),
 )
 BEHIND = "network behind the cut"
@@ -72,7 +72,7 @@ NORMS = (
 )
 ADVICE = (
     "Polynomials are certified where the bound on κ, which knows their size only, is at most 1. It "
-    "uses the {constant} constant, λ₁ = {lambda_1} for the final layer and λ₂ = {lambda_2}. The "
+    "uses the {} constant, λ₁ = {} for the final layer and λ₂ = {}. The "
     "bound is linear in τ, the largest ℓ₁ norm of a polynomial's coefficients, so there is a "
     "largest τ for every size. Below 1, no polynomial with a leading coefficient of 1 is "
     "certified. That does not say that its κ is above 1: the bound may be far from attained. This "
@@ -83,26 +83,24 @@ ADVICE = (
 
 def theory_page(study: Study, title: str, command: str, machine: Mapping[str, object]) -> Page:
     """Return the page of a study on a machine; the command says how to repeat it."""
-    uncut, network, advice = study.uncut, study.network, study.advice
+    uncut, network, setting = study.uncut, study.network, study.advice.setting
     facts = [("R of the uncut network", power(uncut.log10_R), f"{len(uncut.layers)} layers")]
+    sections = [_layers_section(study)]
     if network is not None:
         whole, log = network.whole, study.log10_kappa
         facts.append(("R behind the cut", power(whole.log10_R), f"{len(whole.layers)} layers"))
         if log is not None and math.isfinite(log):
             word = "less" if log < 0 else "more"
             facts.append(("κ, exactly", power(log), f"{word} complex than the uncut network"))
-    size, remark = "none", f"at τ = {advice.tau:g}"
-    if advice.setting is not None:
-        setting = advice.setting
+        sections.append(_bounds_section(study, network.head.bounds))
+    size, remark = "none", f"at τ = {study.advice.tau:g}"
+    if setting is not None:
         size = f"{number(setting.polynomials, ',')} × {number(setting.monomials, ',')}"
         remark += f": polynomials × monomials, degree {setting.degree}"
     gone = f"replaces or changes {len(study.split.removed)} of {len(uncut.layers)} layers"
     facts += [("Certified head", size, remark), ("Cut", study.cut, gone)]
-    sections = [_layers_section(study)]
-    if network is not None:
-        sections.append(_bounds_section(study, network.head.bounds))
-    sections.append(_advice_section(advice))
-    if study.corollary is not None and network is not None:
+    sections.append(_advice_section(study.advice))
+    if study.corollary is not None:
         sections.append(_margins_section(study.corollary))
     machines = facts_table("machine", "Versions and machine", machine.items())
     sections.append(Section("How to repeat it", (Code(command), machines)))
@@ -111,46 +109,29 @@ def theory_page(study: Study, title: str, command: str, machine: Mapping[str, ob
 
 
 def power(log10: float) -> str:
-    """Return 10 to this power as text; 0 for minus infinity.
-
-    Examples
-    --------
-    >>> power(2.5), power(-math.inf)
-    ('10^2.50', '0')
-    """
+    """Return 10 to this power as text; 0 for minus infinity."""
     return "0" if log10 == -math.inf else number(log10, "10^.2f")
 
 
-# --- sections ---------------------------------------------------------------------------------
-
-
 def _layers_section(study: Study) -> Section:
-    """Return the norms of the layers of both networks.
-
-    Layers of the network that the cut changes, such as one inside of a residual block, are
-    removed on one side and changed on the other.
-    """
+    """Show the norms of both networks; layers that the cut changes are in both, removed in one."""
     others = {} if study.network is None else {BEHIND: study.network.whole}
-    sides = {"uncut network": study.uncut} | others
     kept, removed = len(study.split.kept), {layer.name for layer in study.split.removed}
     tables = []
-    for name, complexity in sides.items():
+    for name, complexity in ({"uncut network": study.uncut} | others).items():
         rows = []
         for place, layer in enumerate(complexity.layers):
             fate = "kept"
             if place >= kept:  # both sides begin with what stays before the cut
                 changed = "changed" if layer.name in removed else "added"
                 fate = "removed" if complexity is study.uncut else changed
-            norm, kernel = layer.spectral, layer.kernel_bound
-            values: dict[str, Value] = {"layer": layer.name, "role": layer.role, "cut": fate}
-            values["spectral"] = norm
+            values: dict[str, Value] = vars(layer) | {"layer": layer.name, "cut": fate}
             if not layer.converged:
-                values["spectral"] = f"{number(norm, '.4g')} (not converged)"
-            if kernel is not None:
-                values["kernel"] = kernel
-                if norm:  # a layer of zeros has no excess
-                    values["excess"] = kernel / norm
-            values |= {"two_one": layer.two_one, "lipschitz": layer.lipschitz}
+                values["spectral"] = f"{number(layer.spectral, '.4g')} (not converged)"
+            if layer.kernel_bound is not None:
+                values["kernel"] = layer.kernel_bound
+                if layer.spectral:  # a layer of zeros has no excess
+                    values["excess"] = layer.kernel_bound / layer.spectral
             rows.append(Row(values | {"share": complexity.shares[place]}))
         short, caption = name.split()[0], f"{name.capitalize()}, R = {power(complexity.log10_R)}"
         tables.append(Table(f"layers-{short}", caption, LAYER_COLUMNS, tuple(rows)))
@@ -158,7 +139,7 @@ def _layers_section(study: Study) -> Section:
 
 
 def _bounds_section(study: Study, bounds: PolynomialBounds | None) -> Section:
-    """Return what is known of κ and, for a head of polynomials, its norms next to their bounds."""
+    """Show what is known of κ and, for a head of polynomials, its norms next to their bounds."""
     title = "κ and the bounds of the theorem"
     if bounds is None:
         return Section(title, (kappa_sentence(study),))
@@ -167,8 +148,7 @@ def _bounds_section(study: Study, bounds: PolynomialBounds | None) -> Section:
         f"Norms next to their bounds: degree {size.degree}, {number(size.monomials, ',')} "
         f"monomials, {number(size.polynomials, ',')} polynomials, τ = {number(size.tau, '.4g')}"
     )
-    rows = [(b.quantity, b.source, b.actual, b.bound, b.tightness, b.holds) for b in bounds.bounds]
-    table = Table.from_rows("bounds", caption, BOUND_COLUMNS, rows)
+    table = Table("bounds", caption, BOUND_COLUMNS, tuple(Row(vars(b)) for b in bounds.bounds))
     held = "Every bound holds." if bounds.holds else "A bound is broken."
     text = f"{held} A ratio of 1 means that the bound is attained."
     return Section(title, (kappa_sentence(study), table, text))
@@ -177,8 +157,8 @@ def _bounds_section(study: Study, bounds: PolynomialBounds | None) -> Section:
 def _advice_section(advice: Advice) -> Section:
     """Return the wanted size and its halvings with the largest τ, and a map for every degree."""
     region = advice.region
-    lambdas = {name: number(getattr(region, name), ".4g") for name in ("lambda_1", "lambda_2")}
-    text = ADVICE.format(constant=region.constant, **lambdas)
+    lambdas = (number(bound, ".4g") for bound in (region.lambda_1, region.lambda_2))
+    text = ADVICE.format(region.constant, *lambdas)
     sizes: dict[tuple[int, int], list[Value]] = {}  # the largest τ by rising degree
     for row in advice.path:
         largest = f"{power_of_ten(row.log10_tau_max)}{'*' if row.fits else ''}"
@@ -192,25 +172,25 @@ def _advice_section(advice: Advice) -> Section:
     )
     maps: list[Block] = []
     for degree in DEGREES:
-        fits = any(row.fits for row in advice.rows if row.degree == degree)
-        caption = f"Degree up to {degree}. {'Blue sizes are' if fits else 'No size is'} certified "
+        blue = any(row.fits for row in advice.rows if row.degree == degree)
+        caption = f"Degree up to {degree}. {'Blue sizes are' if blue else 'No size is'} certified "
         caption += f"at τ = {advice.tau:g}."
         if advice.setting is not None and advice.setting.degree == degree:
             caption += " The diamond is the recommended size."
         alt = f"Map of the largest certified τ over polynomials and monomials of degree {degree}."
         draw = partial(draw_region, advice=advice, degree=degree)
         maps.append(Drawing(f"region-{degree}", alt, caption, draw, (4.4, 3.5)))
-    blocks = (text, advice.sentence, table, Beside(tuple(maps)))
-    return Section("Heads that are certified", blocks)
+    return Section("Heads that are certified", (text, advice.sentence, table, Beside(tuple(maps))))
 
 
 def _margins_section(corollary: Corollary) -> Section:
-    count = number(len(corollary.uncut.margins), ",")
     columns = [Column("network"), Column("error", format=".2%")]
     columns += [Column(str(q), number(q, ".0%"), ".3g") for q in QUANTILES]
-    rows: list[tuple[Value, ...]] = []
-    for name, bound in (("uncut network", corollary.uncut), (BEHIND, corollary.network)):
-        rows.append((name, bound.error, *map(bound.quantiles, QUANTILES)))
+    sides = ("uncut network", corollary.uncut), (BEHIND, corollary.network)
+    rows: list[tuple[Value, ...]] = [
+        (name, one.error, *map(one.quantiles, QUANTILES)) for name, one in sides
+    ]
+    count = number(len(corollary.uncut.margins), ",")
     caption = f"Quantiles of the margins of {count} training examples"
     table = Table.from_rows("quantiles", caption, columns, rows)
     blocks = (corollary_sentence(corollary.ratio(0.5)), table, margins_figure(corollary))
@@ -250,20 +230,16 @@ def corollary_sentence(ratio: float | None) -> str:
     """Say what the ratio of complexity terms at the median means, and what it does not."""
     text = "No ratio at the median: a network has a margin of 0 or less there, or R overflows."
     if ratio is not None:
-        side = "the network behind the cut" if ratio < 1 else "the uncut network"
         text = (
-            "At the median margin, the complexity term of the network behind the cut is "
-            f"{number(ratio, '.3g')} times that of the uncut one: here the corollary favours "
-            f"{side}."
+            f"At the median margin, the complexity term of the {BEHIND} is {number(ratio, '.3g')} "
+            "times that of the uncut one: here the corollary favours "
+            f"the {BEHIND if ratio < 1 else 'uncut network'}."
         )
     return (
         f"{text} The O(·) of the corollary hides a constant. It cancels in the ratio of two "
         "complexity terms on the same examples and at the same margin loss; the values themselves "
         "certify nothing."
     )
-
-
-# --- figures ----------------------------------------------------------------------------------
 
 
 def layers_figure(uncut: Complexity, networks: Mapping[str, Complexity]) -> Figure:
@@ -273,19 +249,16 @@ def layers_figure(uncut: Complexity, networks: Mapping[str, Complexity]) -> Figu
     """
     every = dict(networks) | {"uncut network": uncut}
     end = max(len(complexity.layers) for complexity in every.values())
-    names = [layer.name for layer in uncut.layers]
-    series = []
+    names, series = [layer.name for layer in uncut.layers], []
     for name, complexity in every.items():
-        factors = complexity.factors
-        count = factors.index(0) if 0 in factors else len(factors)  # a zero has no logarithm
-        x = list(range(count))
-        y = list(accumulate(math.log10(factor) for factor in factors[:count]))
-        labels = [layer.name for layer in complexity.layers[:count]]
+        factors = list(takewhile(bool, complexity.factors))  # a zero has no logarithm
+        x, y = list(range(len(factors))), list(accumulate(map(math.log10, factors)))
+        labels = [layer.name for layer in complexity.layers[: len(factors)]]
         if math.isfinite(complexity.log10_R):
             x, y, labels = [*x, end], [*y, complexity.log10_R], [*labels, "R"]
+        points = tuple(x), tuple(y), tuple(labels)
         name = f"{name}, R = {power(complexity.log10_R)}"
-        dashed = complexity is uncut
-        series.append(Series(name, tuple(x), tuple(y), tuple(labels), dashed=dashed))
+        series.append(Series(name, *points, dashed=complexity is uncut))
     return Figure(
         "layers",
         "Product of norms and Lipschitz constants up to each layer, and R",
@@ -298,11 +271,7 @@ def layers_figure(uncut: Complexity, networks: Mapping[str, Complexity]) -> Figu
 
 
 def margins_figure(corollary: Corollary) -> Figure:
-    """Return margin loss of both networks against their positive margins; further right is better.
-
-    Margins are divided by R and the mean size of an input, so that both networks have one unit,
-    and stay as they are where a network has no positive R.
-    """
+    """Return margin loss of both networks against positive margins, in one unit where R allows."""
     sides = {BEHIND: corollary.network, "uncut network": corollary.uncut}
     normal = all(math.isfinite(bound.log10_R) for bound in sides.values())
     unit = "normalised margin γm / (‖X‖R)" if normal else "margin γ"
@@ -326,10 +295,9 @@ def margins_figure(corollary: Corollary) -> Figure:
 
 
 def draw_region(ax: Axes, advice: Advice, degree: int) -> None:
-    """Draw the largest certified τ over polynomials and monomials at one degree.
+    """Draw the largest certified τ at one degree, with lines at the τ of the advice and at 1.
 
-    Blue sizes are certified at the τ of the advice, red ones are not. Lines mark where the
-    largest τ is that τ, and where it is 1. A diamond marks the recommended size.
+    Blue sizes are certified at that τ, red ones are not. A diamond marks the recommended size.
     """
     from matplotlib.colors import TwoSlopeNorm
     from matplotlib.patheffects import withStroke
@@ -339,9 +307,8 @@ def draw_region(ax: Axes, advice: Advice, degree: int) -> None:
     terms = sorted({row.monomials for row in rows})
     largest = {(row.monomials, row.polynomials): row.log10_tau_max for row in rows}
     heat = np.array([[largest[s, n] for n in counts] for s in terms])
-    middle = math.log10(advice.tau)
-    every = [row.log10_tau_max for row in advice.rows]  # one scale for all degrees
-    norm = TwoSlopeNorm(middle, min(middle - 1, *every), max(middle + 1, *every))
+    every, middle = [row.log10_tau_max for row in advice.rows], math.log10(advice.tau)
+    norm = TwoSlopeNorm(middle, min(middle - 1, *every), max(middle + 1, *every))  # in all maps
     x, y = np.log2(counts), np.log2(terms)  # sizes are halved from step to step
     mesh = ax.pcolormesh(x, y, heat, cmap="RdBu", norm=norm, shading="nearest", rasterized=True)
     bar = ax.figure.colorbar(mesh, ax=ax, label="log₁₀ of the largest τ")
@@ -353,8 +320,7 @@ def draw_region(ax: Axes, advice: Advice, degree: int) -> None:
         lines = ax.contour(x, y, heat, levels=[level], colors="#111111", linestyles=style)
         for text in ax.clabel(lines, fmt=f"τ = {value:g}", fontsize=9):
             text.set_path_effects([withStroke(linewidth=2.5, foreground="white")])
-    setting = advice.setting
-    if setting is not None and setting.degree == degree:
+    if (setting := advice.setting) is not None and setting.degree == degree:
         at = np.log2([setting.polynomials]), np.log2([setting.monomials])
         ax.plot(*at, "D", color=COLORS[1], markeredgecolor="white", markersize=9, zorder=4)
     ax.set_xticks(x, [number(n, ",") for n in counts], rotation=45)

@@ -10,22 +10,17 @@ probability at least :math:`1 - \delta`, for every :math:`\gamma > 0`,
         \frac{\|X\|_{2,2}\, R \ln \omega}{\gamma\, m} + \sqrt{\frac{\ln(1/\delta)}{m}}\Bigr),
     \qquad \|X\|_{2,2}^2 = \sum_i \|x_i\|^2,
 
-with spectral complexity R and width :math:`\omega`. This is the form ``theorem``, that of Bartlett,
-Foster and Telgarsky (2017), theorem 1.1. The paper prints :math:`\gamma\sqrt{m}` in the
-denominator, the form ``printed``. As :math:`\|X\|_{2,2}` grows as :math:`\sqrt{m}` itself, the
-printed term does not fall with more examples.
-
-**What is compared, and what is not.** The O(.) hides a constant, and in the theorem logarithms
-too. Sums are taken with constant 1 here, so no value is a certificate, above 1 or below. The ratio
-of two complexity terms is free of the constant; see :meth:`MarginBound.ratio_to`. The theorem is
-also for activations that are fixed before the examples are drawn and map 0 to 0: biases, and
-degrees of monomials chosen on the same examples, go beyond its text.
+with spectral complexity R and width :math:`\omega`. This is the form ``theorem``; the paper prints
+:math:`\gamma\sqrt{m}` in the denominator, the form ``printed``. The O(.) hides a constant, and
+logarithms too. Sums are taken with constant 1 here, so no value is a certificate. The ratio of two
+complexity terms is free of the constant; see :meth:`MarginBound.ratio_to` and docs/theory.md.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
@@ -79,8 +74,7 @@ def margins(logits: Tensor, labels: Tensor) -> Tensor:
 def network_width(layers: Iterable[Layer], extra: Sequence[int] = ()) -> int:
     r"""Find the width :math:`\omega`: the most numbers that any layer takes or returns.
 
-    By the rule ``stacked``, what a residual block carries beside its branch counts. ``extra`` are
-    sizes of layers that are not among them: for a VI-Net, the rows of W_M, W_C and W_F.
+    What a residual block carries beside its branch counts. ``extra`` are sizes of other layers.
     """
     sizes = list(extra)
     for layer in layers:
@@ -94,14 +88,6 @@ class MarginBound:
 
     The sum is **no certificate**. It shows how its parts trade off against each other; what may be
     compared between networks is the ratio of complexity terms, by :meth:`ratio_to`.
-
-    Examples
-    --------
-    >>> bound = MarginBound([2.0, 4.0, 1.0, 3.0], log10_R=0.0, input_norm=1.0, width=8)
-    >>> bound.error, bound.loss(2.0), bound.quantiles(0.5)
-    (0.0, 0.5, 2.0)
-    >>> round(bound.complexity_term(2.0), 4), round(bound.confidence_term, 4)
-    (0.2599, 1.073)
     """
 
     margins: NDArray[np.float64]  # (m,), finite; kept sorted, in float64 and read-only
@@ -134,16 +120,8 @@ class MarginBound:
     ) -> MarginBound:
         """Run a classifier over examples, and keep their margins and the norm of the inputs.
 
-        The network returns logits (b, K), or an object with such ``logits``. It runs in eval mode
-        without gradients where it lies; its training flags stay as they were. For the corollary
-        the batches are the training examples, each once and not augmented.
-
-        Examples
-        --------
-        >>> batch = torch.tensor([[3.0, 4.0]]), torch.tensor([1])
-        >>> bound = MarginBound.measure(nn.Identity(), [batch], log10_R=0.0, width=2)
-        >>> bound.margins.tolist(), bound.input_norm
-        ([1.0], 5.0)
+        It runs in eval mode where it lies. For the corollary the batches are the training
+        examples, each once and not augmented.
         """
         parts, square, device = [torch.empty(0)], 0.0, device_of(network)
         with evaluating(network):
@@ -170,12 +148,11 @@ class MarginBound:
 
     def quantiles(self, q: Numbers) -> Numbers:
         """Return the smallest margin in the sample whose loss is at least ``q``, in [0, 1]."""
-        wanted = np.asarray(q, dtype=np.float64)
-        if not np.all((wanted >= 0) & (wanted <= 1)):
+        if not np.all((np.asarray(q) >= 0) & (np.asarray(q) <= 1)):
             raise parameter_error("MarginBound.quantiles", "q", "from 0 to 1", q)
         # The same division as in loss(), so that loss(quantiles(q)) >= q holds to the last digit.
         losses = np.arange(1, len(self.margins) + 1) / len(self.margins)
-        return _like_numbers(self.margins[np.searchsorted(losses, wanted)])
+        return _like_numbers(self.margins[np.searchsorted(losses, q)])
 
     @property
     def error(self) -> float:
@@ -193,8 +170,8 @@ class MarginBound:
             raise parameter_error("MarginBound", "gamma", "positive", gamma)
         power = 1.0 if self.form == "theorem" else 0.5
         size = math.log10(self.input_norm) - power * math.log10(len(self.margins))
-        width = math.log10(math.log(self.width))
-        return _like_numbers(size + self.log10_R + width - np.log10(gamma))
+        size += self.log10_R + math.log10(math.log(self.width))
+        return _like_numbers(size - np.log10(gamma))
 
     def complexity_term(self, gamma: Numbers) -> Numbers:
         r"""Return :math:`\|X\|_{2,2} R \ln(\omega) / (\gamma m)`, or the printed form of it."""
@@ -206,11 +183,7 @@ class MarginBound:
 
     @property
     def normalised(self) -> NDArray[np.float64]:
-        r"""The margins :math:`\gamma m / (\|X\|_{2,2} R)`, sorted.
-
-        They stay the same when the last layer is multiplied by a number, and so margins of
-        different networks have one unit.
-        """
+        r"""The sorted :math:`\gamma m / (\|X\|_{2,2} R)`, free of the scale of the last layer."""
         R = float(_power(self.log10_R))
         if not 0 < R < math.inf:
             remedy = "Where R overflows, ratio_to() works in logarithms."
@@ -223,13 +196,6 @@ class MarginBound:
         Each network has its own margin :math:`\gamma`, at which the loss is the smallest one of
         ``quantile`` or more that both networks attain. Then only the complexity terms differ, and
         the constant that the O(.) hides cancels. Below 1, the corollary favours this network.
-
-        Examples
-        --------
-        >>> near = MarginBound([1.0, 2.0], log10_R=3.0, input_norm=1.0, width=10)
-        >>> far = MarginBound([4.0, 8.0], log10_R=3.0, input_norm=1.0, width=10)
-        >>> round(near.ratio_to(far), 9)
-        4.0
         """
         # Norms of the same examples, added up in another order, may differ in the last digits.
         norms = math.isclose(self.input_norm, other.input_norm, rel_tol=1e-6)
@@ -240,6 +206,8 @@ class MarginBound:
                 f"{mine} and {theirs} examples, input norms {self.input_norm:g} and "
                 f"{other.input_norm:g}, and the forms {self.form!r} and {other.form!r}."
             )
+        if other.log10_R == -math.inf:
+            raise ValueError("Nothing compares with a network of spectral complexity 0.")
         owner = "MarginBound.ratio_to"
         if not 0 <= quantile <= 1:
             raise parameter_error(owner, "quantile", "from 0 to 1", quantile)
@@ -250,32 +218,24 @@ class MarginBound:
         if min(own, others) <= 0:
             accepted = "one at which both networks have a positive margin"
             raise parameter_error(owner, "quantile", accepted, quantile, "Choose a larger one.")
-        if other.log10_R == -math.inf:
-            raise ValueError("Nothing compares with a network of spectral complexity 0.")
-        difference = self.log10_complexity_term(own) - other.log10_complexity_term(others)
-        return float(_power(difference))
+        return float(_power(self.log10_complexity_term(own) - other.log10_complexity_term(others)))
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON: some quantiles, and a curve of the loss at even ones."""
         gammas, median = self.quantiles(np.linspace(0, 1, CURVE_POINTS)), self.quantiles(0.5)
         at_median = self.log10_complexity_term(median) if median > 0 else None
-        return {
-            "margins": {
-                "examples": len(self.margins),
-                "error": self.error,
-                "mean": float(self.margins.mean()),
-                "smallest": float(self.margins[0]),
-                "quantiles": {str(q): self.quantiles(q) for q in QUANTILES},
-                "largest": float(self.margins[-1]),
-            },
-            "curve": {"gamma": gammas.tolist(), "loss": self.loss(gammas).tolist()},
-            "log10_R": self.log10_R,
-            "input_norm": self.input_norm,
-            "width": self.width,
-            "delta": self.delta,
-            "log10_complexity_at_median": at_median,
-            "confidence": self.confidence_term,
+        margins = {
+            "examples": len(self.margins),
+            "error": self.error,
+            "mean": float(self.margins.mean()),
+            "smallest": float(self.margins[0]),
+            "quantiles": {str(q): self.quantiles(q) for q in QUANTILES},
+            "largest": float(self.margins[-1]),
         }
+        curve = {"gamma": gammas.tolist(), "loss": self.loss(gammas).tolist()}
+        facts = {**vars(self), "margins": margins, "curve": curve}
+        del facts["form"]  # bounds are in the form of the theorem, where they are written
+        return facts | {"log10_complexity_at_median": at_median, "confidence": self.confidence_term}
 
 
 def _power(logarithm: ArrayLike) -> NDArray[np.float64]:
@@ -302,10 +262,9 @@ class Corollary:
         The constant of the O(.) cancels. None where a margin at this quantile is not positive.
         """
         # Too small a margin is a finding here, not a mistake of the caller.
-        try:
+        with suppress(ValueError):
             return self.network.ratio_to(self.uncut, quantile)
-        except ValueError:
-            return None
+        return None
 
 
 @dataclass(frozen=True, eq=False)
@@ -328,30 +287,27 @@ class Study:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, for JSON."""
-        facts: dict[str, Any] = {
-            "cut": self.cut,
-            "uncut": self.uncut.to_dict(),
-            "kept": [layer.name for layer in self.split.kept],
-            "removed": [layer.name for layer in self.split.removed],
-            "log10_kappa": self.log10_kappa,
-            "network": None,
-            "advice": self.advice.to_dict(),
-            "corollary": None,
-        }
+        network = corollary = None
         if self.network is not None:
             bounds = self.network.head.bounds
-            facts["network"] = self.network.whole.to_dict() | {
+            network = self.network.whole.to_dict() | {
                 "log10_R_guaranteed": self.network.guaranteed.log10_R,
                 "variables_bound": self.network.head.variables_bound,
                 "bounds": bounds and as_plain(bounds) | {"holds": bounds.holds},
             }
         if self.corollary is not None:
-            facts["corollary"] = {
-                "uncut": self.corollary.uncut.to_dict(),
-                "network": self.corollary.network.to_dict(),
-                "ratios": {str(q): self.corollary.ratio(q) for q in RATIO_QUANTILES},
-            }
-        return facts
+            corollary = {name: side.to_dict() for name, side in vars(self.corollary).items()}
+            corollary["ratios"] = {str(q): self.corollary.ratio(q) for q in RATIO_QUANTILES}
+        return {
+            "cut": self.cut,
+            "uncut": self.uncut.to_dict(),
+            "kept": [layer.name for layer in self.split.kept],
+            "removed": [layer.name for layer in self.split.removed],
+            "log10_kappa": self.log10_kappa,
+            "network": network,
+            "advice": self.advice.to_dict(),
+            "corollary": corollary,
+        }
 
 
 @flat(advising=AdviceOptions)
@@ -370,36 +326,21 @@ def study(
 
     Parameters
     ----------
-    model, cut
-        The uncut network and where to cut it, as in :func:`vinets.build`.
-    example : Tensor
-        A batch of inputs; one is enough.
+    model, cut, example
+        The uncut network, where to cut it, and a batch of inputs; one is enough.
     network : CutNetwork or None, default=None
         A VI-Net or a baseline made of ``model`` at this cut.
     batches : callable or None, default=None
         Starts a pass over (inputs, labels), best the training data without augmentation; for the
         corollary, which also needs ``network``.
     components : int, default=128
-        Without a ``network``, the advice assumes a projection to this many principal components,
-        which are orthonormal: norms 1 and ``components``. A rescaling in front of it depends on
-        the data, so it counts only with a ``network``.
+        Without a ``network``, the advice assumes a projection to this many principal components.
+        A rescaling in front of it depends on the data, so it counts only with a ``network``.
     advising
         As for :func:`vinets.theory.advisor.advise`; the fields are keywords here, too.
-
-    Examples
-    --------
-    >>> from vinets.models import digits_cnn
-    >>> found = study(digits_cnn(), "relu2", torch.zeros(1, 1, 8, 8), components=16)
-    >>> [layer.name for layer in found.split.removed]
-    ['conv3', 'conv4', 'fc']
     """
     name = resolve_cut(model, cut, example)
-    if network is not None and network.record.cut != name:
-        raise ValueError(
-            f"the network is cut at {network.record.cut!r}, and the study is of {name!r}. Pass "
-            "the cut of the network."
-        )
-    uncut, behind = spectral_complexity(model, example, seed=seed), None
+    uncut, behind, corollary = spectral_complexity(model, example, seed=seed), None, None
     if network is None:
         backbone = truncate(model, name, example)
         truncated = spectral_complexity(backbone, example, seed=seed)
@@ -409,16 +350,20 @@ def study(
         # Principal components are a matrix of orthonormal rows, no more than there are latents.
         before = [LayerNorms("projection", 1.0, float(min(components, latents[0].numel())))]
     else:
+        if network.record.cut != name:
+            raise ValueError(
+                f"the network is cut at {network.record.cut!r}, and the study is of {name!r}. Pass "
+                "the cut of the network."
+            )
         behind = cut_complexity(network, example, seed=seed)
         truncated = behind.backbone
         # The bound on kappa replaces the head from the polynomials on; a baseline has none.
         names = [layer.name for layer in behind.head.layers]
         before = list(behind.head.layers[: names.index("W_M")] if "W_M" in names else ())
-    split = split_at(uncut, truncated, before)
     with evaluating(model):
         classes = logits_of(call(model, example[:1])).shape[1]
+    split = split_at(uncut, truncated, before)
     advice = advise(split, classes, advising=advising)
-    corollary = None
     # Products of unbounded forms have an infinite R, on which the corollary says nothing.
     if network and behind and batches and math.isfinite(behind.whole.log10_R):
         width = network_width(read_layers(model, example))

@@ -6,7 +6,7 @@ import textwrap
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +73,7 @@ def write_checkpoint(
         if momentum is not None:
             tensors[f"momentum.{index}"] = momentum
     tensors = {k: t.detach().cpu().clone() for k, t in tensors.items()}
-    kept = {"run": facts, "epochs": [asdict(e) for e in state.epochs], "best": state.best_epoch}
+    kept = {"run": facts, "epochs": [vars(e) for e in state.epochs], "best": state.best_epoch}
     write_tensors(directory / NAME, "checkpoint", tensors, kept)
 
 
@@ -84,9 +84,8 @@ def read_checkpoint(
     path = directory / NAME
     if not path.exists():
         return None
-    damaged = ValueError(f"{path} is damaged. Delete it to start anew.")
     tensors, kept = read_tensors(path, "checkpoint", inside=directory)
-    theirs = kept.get("run")
+    damaged, theirs = ValueError(f"{path} is damaged. Delete it to start anew."), kept.get("run")
     if not isinstance(theirs, dict):
         raise damaged
     if theirs != facts:
@@ -96,18 +95,18 @@ def read_checkpoint(
             f"{path} belongs to another training: {names} differ. Choose another directory, or "
             "delete the file to start anew."
         )
-    own = _shapes(module.state_dict())
-    now, best = (
-        {k.removeprefix(prefix): t for k, t in tensors.items() if k.startswith(prefix)}
-        for prefix in ("now.", "best.")
+    parts: dict[str, dict[str, Tensor]] = {"now": {}, "best": {}, "momentum": {}}
+    for name, tensor in tensors.items():
+        part, _, key = name.partition(".")
+        parts.setdefault(part, {})[key] = tensor
+    own, now, best = (
+        {name: t.shape for name, t in state.items()}
+        for state in (module.state_dict(), parts["now"], parts["best"])
     )
-    if _shapes(now) != own:
+    if now != own:
         raise ValueError(f"{path} belongs to another network. Choose another directory.")
-    momenta = {
-        p: tensors[f"momentum.{index}"]
-        for index, p in enumerate(parameters_of(optimizer))
-        if f"momentum.{index}" in tensors
-    }
+    every = enumerate(parameters_of(optimizer))
+    momenta = {p: parts["momentum"][str(n)] for n, p in every if str(n) in parts["momentum"]}
     try:
         epochs, best_epoch = [Epoch(**e) for e in kept["epochs"]], kept["best"]
     except (KeyError, TypeError):
@@ -116,21 +115,17 @@ def read_checkpoint(
         all(isinstance(v, int | float | None) for e in epochs for v in vars(e).values())
         and isinstance(best_epoch, int)
         and 1 <= best_epoch <= len(epochs)
-        and _shapes(best) == own
+        and best == own
         and all(p.shape == m.shape for p, m in momenta.items())
     )
     if not sound:
         raise damaged
     # Everything has been checked: only now something changes.
-    module.load_state_dict(now)
+    module.load_state_dict(parts["now"])
     for p, momentum in momenta.items():
         # It lies in memory as its parameter does, because fused steps insist on that.
         optimizer.state[p]["momentum_buffer"] = torch.empty_like(p).copy_(momentum)
-    return Checkpoint(epochs, best_epoch, best)
-
-
-def _shapes(state: dict[str, Tensor]) -> dict[str, tuple[int, ...]]:
-    return {name: tuple(t.shape) for name, t in state.items()}
+    return Checkpoint(epochs, best_epoch, parts["best"])
 
 
 def parameters_of(optimizer: SGD) -> list[nn.Parameter]:
@@ -142,8 +137,7 @@ class Pace:
     """After which epochs to write: all of them, unless writing takes longer than a moment.
 
     Short epochs of large networks on a GPU end sooner than the disk has written them. Then a
-    tenth of the time goes to checkpoints, at most, and an interrupted training repeats what was
-    done in ten times the time of one.
+    tenth of the time goes to checkpoints, at most.
     """
 
     def __init__(self) -> None:

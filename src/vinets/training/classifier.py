@@ -24,7 +24,8 @@ from vinets.heads.base import LastLayer
 from vinets.training.checkpoint import Epoch, History
 
 MAX_GRADIENT = 1e-8  # entry of the gradient, at which the minimum counts as reached, in float64
-MAX_STEPS = 100  # steps of Newton; ten to twenty are usual
+MAX_STEPS = 100  # steps of Newton; ten are usual
+MAX_SLOPE = 0.01  # slope that may be left at the end of a step, as a share of that at its start
 MIN_DEVIATION = 1e-12  # features of a smaller standard deviation say nothing
 
 
@@ -46,17 +47,11 @@ def minimise_logistic(
     variances = torch.cat([variances, variances.new_ones(1)])
     penalty = torch.full_like(variances, decay)
     penalty[-1] = 0
-
-    def loss(table: Tensor) -> tuple[float, Tensor, Tensor]:
-        """Return the loss of a table (K, r + 1), its gradient, the probabilities (m, K)."""
-        logits = inputs @ table.mT
-        value = F.cross_entropy(logits, labels) + 0.5 * (penalty * table.square()).sum()
-        shares = logits.softmax(1)
-        return float(value), ((shares - hits) / m).mT @ inputs + penalty * table, shares
-
     table = inputs.new_zeros(classes, inputs.shape[1])
-    value, slope, shares = loss(table)
     for _ in range(MAX_STEPS):
+        logits = inputs @ table.mT
+        shares = logits.softmax(1)
+        slope = ((shares - hits) / m).mT @ inputs + penalty * table
         # The gradient with respect to the weights themselves, and not to their coordinates.
         plain = torch.cat([slope[:, :-1] @ axes.mT, slope[:, -1:]], 1)
         if float(plain.abs().max()) <= gradient:
@@ -73,15 +68,22 @@ def minimise_logistic(
         # Far from the minimum an exact step is not worth its iterations.
         size = float(slope.norm())
         step = _conjugate_gradients(curvature, -slope, diagonal, min(0.1, size**0.5) * size)
-        length, promised = 1.0, float((slope * step).sum())
-        while True:
-            ahead, direction, answers = loss(table + length * step)
-            # Near the minimum the values agree to the last bit, and the gradient decides.
-            rounded = float(direction.norm()) < size and ahead <= value + 1e-12 * abs(value)
-            if ahead <= value + 1e-4 * length * promised or rounded or length < 1e-10:
+        # The loss is minimised along the step. A step that is merely an improvement may go so far
+        # that all answers are certain, also wrong ones: then nothing bends the loss but the
+        # penalty, and many steps go by until it does again. Slopes decide, because near the
+        # minimum the values of the loss agree to the last bit.
+        change = inputs @ step.mT
+        allowed = MAX_SLOPE * abs(float((slope * step).sum()))
+        low, high, length = 0.0, 1.0, 1.0
+        while high - low > 1e-10:
+            moved = (logits + length * change).softmax(1)
+            ahead = float(((moved - hits) * change).sum() / m)
+            ahead += float((penalty * (table + length * step) * step).sum())
+            if ahead <= allowed and (ahead >= -allowed or length == 1.0):
                 break
-            length /= 2
-        table, value, slope, shares = table + length * step, ahead, direction, answers
+            low, high = (low, length) if ahead > 0 else (length, high)
+            length = (low + high) / 2
+        table = table + length * step
     raise ValueError(
         f"The classifier was not found to a gradient of {gradient:g} within {MAX_STEPS} steps. "
         f"Raise weight_decay, which is {decay:g}."

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import torch
 from torch import Tensor, nn
@@ -34,17 +34,15 @@ Batch = tuple[Inputs, Tensor, Tensor | None]  # inputs or latents, labels, logit
 class Feed(Protocol):
     """Gives the examples of every epoch; the same epoch number gives the same examples."""
 
-    def steps(self, batch_size: int) -> int:
-        """Return how many steps an epoch has."""
+    # Full batches of an epoch; one of all examples where there are fewer than that.
+    def steps(self, batch_size: int) -> int: ...
 
-    def facts(self) -> dict[str, Any]:
-        """Return digests of what examples are made of: no checkpoint goes on with others."""
+    # Digests of what examples are made of: no checkpoint goes on with others.
+    def facts(self) -> dict[str, Any]: ...
 
-    def epoch(self, number: int, batch_size: int) -> Iterator[Batch]:
-        """Yield shuffled, perhaps augmented batches of epoch ``number``."""
-
-    def held_out(self, batch_size: int) -> Iterator[Batch]:
-        """Yield the held-out part, as it is; nothing if there is none."""
+    # Shuffled, perhaps augmented batches, and the held-out part as it is, if there is one.
+    def epoch(self, number: int, batch_size: int) -> Iterator[Batch]: ...
+    def held_out(self, batch_size: int) -> Iterator[Batch]: ...
 
 
 def generator_of(seed: int, *path: int) -> torch.Generator:
@@ -56,35 +54,19 @@ def generator_of(seed: int, *path: int) -> torch.Generator:
     return torch.Generator().manual_seed(state)
 
 
-def steps_of(examples: int, batch_size: int) -> int:
-    """Count full batches in an epoch; one of all examples where there are fewer than a batch."""
-    return examples // min(batch_size, examples)
-
-
 def shuffled(examples: int, batch_size: int, seed: int, number: int) -> Tensor:
     """Return positions of an epoch, in full batches: a short one would upset batch norm."""
     order = torch.randperm(examples, generator=generator_of(seed, number, 0))
-    return order[: steps_of(examples, batch_size) * min(batch_size, examples)]
-
-
-# --- teachers ---------------------------------------------------------------------------------
+    return order[: examples - examples % min(batch_size, examples)]
 
 
 class Lessons:
-    """Keeps what a teacher says of every epoch; pass it to :func:`fine_tune` as ``teacher``.
+    """Keeps what a teacher, the uncut network, says of every epoch; see :func:`fine_tune`.
 
     Trainings with the same data, seed and batch size see the same augmented batches, so that the
     teacher's answers to the first serve all others. They are kept in half precision, also for the
-    first: all trainings learn from the same numbers.
-
-    Parameters
-    ----------
-    teacher : Module
-        The uncut network.
-    directory : path or None, default=None
-        To share the answers with other processes; None keeps them in memory.
-    limit : int
-        Bytes that are kept, at most; beyond that the teacher is asked again.
+    first: all trainings learn from the same numbers. A ``directory`` shares them with other
+    processes; without one at most ``limit`` bytes are kept, and beyond that it is asked again.
     """
 
     def __init__(
@@ -110,13 +92,10 @@ class Lessons:
         answers = ask().half()
         # All epochs or none: a part of them would be of no use to the next training.
         if answers.nbytes * epochs <= self.limit:
-            if sum(one.nbytes for one in self._kept.values()) + answers.nbytes > self.limit:
+            if sum(one.nbytes for one in (answers, *self._kept.values())) > self.limit:
                 self._kept.clear()  # those of other seeds or batches
             self._kept[key] = answers
         return answers
-
-
-# --- inputs -----------------------------------------------------------------------------------
 
 
 class InputFeed:
@@ -138,13 +117,13 @@ class InputFeed:
         features: bool = False,
         memory_format: torch.memory_format = torch.contiguous_format,
     ) -> None:
-        self.source, self.recipe, self.device = as_source(data), recipe, device
+        self.source, self.recipe, self.device = as_source(data), recipe, torch.device(device)
         self.train: Source = self.source
         self.held: Source | None = None
         if recipe.validation:
             self.train, self.held = split_source(self.source, recipe.validation, recipe.seed)
         self.network, self.memory_format = network, memory_format
-        self.half = recipe.half(torch.device(device).type)
+        self.half = recipe.half(self.device.type)
         # What a classifier sees is many times larger than its answers, and not kept.
         self.lessons = teacher if isinstance(teacher, Lessons) and not features else None
         self.taught_by = teacher.teacher if isinstance(teacher, Lessons) else teacher
@@ -157,10 +136,8 @@ class InputFeed:
     def facts(self) -> dict[str, Any]:
         """Return digests of the data, and of networks that stay as they are."""
         frozen = {"backbone": self.network and self.network.backbone, "teacher": self.taught_by}
-        return {"data": self.content} | {
-            name: None if module is None else digest(module.state_dict().items())
-            for name, module in frozen.items()
-        }
+        facts = {k: m if m is None else digest(m.state_dict().items()) for k, m in frozen.items()}
+        return {"data": self.content} | facts
 
     @cached_property
     def content(self) -> str:
@@ -169,15 +146,14 @@ class InputFeed:
         return digest((), [content(self.source), as_plain(augmentation)])
 
     def steps(self, batch_size: int) -> int:
-        return steps_of(len(self.train), batch_size)
+        return max(1, len(self.train) // batch_size)
 
     def epoch(self, number: int, batch_size: int) -> Iterator[Batch]:
         recipe, size = self.recipe, min(batch_size, len(self.train))
         order = shuffled(len(self.train), batch_size, recipe.seed, number)
 
         def batches(teach: bool) -> Iterator[Batch]:
-            draws = generator_of(recipe.seed, number, 1) if recipe.augment else None
-            return self.batches(self.train, size, order, draws, teach)
+            return self.batches(self.train, size, order, self.draws(number), teach)
 
         if self.lessons is None:
             yield from batches(True)
@@ -193,6 +169,10 @@ class InputFeed:
         for (inputs, labels, _), taught in zip(batches(False), parts, strict=True):
             yield inputs, labels, taught.float()
 
+    def draws(self, number: int) -> torch.Generator | None:
+        """Return the generator of augmentations in epoch ``number``; None where there are none."""
+        return generator_of(self.recipe.seed, number, 1) if self.recipe.augment else None
+
     def held_out(self, batch_size: int) -> Iterator[Batch]:
         if self.held is not None:
             yield from self.batches(self.held, batch_size, teach=False)
@@ -206,22 +186,19 @@ class InputFeed:
         teach: bool = True,
     ) -> Iterator[Batch]:
         """Yield one pass over a source, as the trained module and the teacher see it."""
-        device = torch.device(self.device).type
+
+        def lie(x: Tensor) -> Tensor:
+            return x.to(memory_format=self.memory_format) if x.ndim == 4 else x
+
         for batch, labels in source.batches(size, order=order, augment=draws, device=self.device):
-            inputs = each(
-                batch, lambda x: x.to(memory_format=self.memory_format) if x.ndim == 4 else x
-            )
-            taught: Tensor | None = None
+            inputs, taught = each(batch, lie), None
             with torch.no_grad():
                 if teach and self.teacher is not None:
-                    with torch.autocast(device, torch.bfloat16, enabled=self.half):
+                    with torch.autocast(self.device.type, torch.bfloat16, enabled=self.half):
                         taught = logits_of(call(self.teacher, inputs)).float()
                 if self.network is not None:
                     inputs = call(self.network.latents, inputs)
             yield inputs, labels, taught
-
-
-# --- cached latents ---------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -245,20 +222,17 @@ class LatentViews:
         """Apply a function, such as the frozen part of a head; None keeps the dtype."""
 
         def apply(latents: Tensor) -> Tensor:
-            kept = latents.dtype if dtype is None else dtype
             parts = latents.split(LATENT_BATCH)
-            return torch.cat([front(part.float()).to(kept) for part in parts])
+            return torch.cat([front(part.float()).to(dtype or latents.dtype) for part in parts])
 
-        views = tuple(map(apply, self.views))
         held = apply(self.held_latents) if len(self.held_labels) else self.held_latents
-        return replace(self, views=views, held_latents=held)
+        return replace(self, views=tuple(map(apply, self.views)), held_latents=held)
 
     def parts(self) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield latents of all views in single precision with their labels, some at a time."""
-        labels = self.labels.split(LATENT_BATCH)
         for view in self.views:
-            for part, own in zip(view.split(LATENT_BATCH), labels, strict=True):
-                yield part.float(), own
+            pairs = (t.split(LATENT_BATCH) for t in (view, self.labels))
+            yield from ((part.float(), own) for part, own in zip(*pairs, strict=True))
 
     @property
     def nbytes(self) -> int:
@@ -278,7 +252,7 @@ class ViewFeed:
         return {"labels": labels, "views": len(self.cache.views)} | self.cache.facts()
 
     def steps(self, batch_size: int) -> int:
-        return steps_of(len(self.cache.labels), batch_size)
+        return max(1, len(self.cache.labels) // batch_size)
 
     def epoch(self, number: int, batch_size: int) -> Iterator[Batch]:
         cache, count = self.cache, len(self.cache.labels)
@@ -303,58 +277,50 @@ def cache_latents(
     data: Any,
     *,
     recipe: TrainingOptions = THREE_VIEWS,
-    teacher: nn.Module | None = None,
+    teacher: nn.Module | Lessons | None = None,
     memory_limit: int = 8 << 30,
     device: torch.device | str = "cpu",
     progress: Progress | str | None = None,
 ) -> LatentViews:
     """Run the backbone over ``views`` augmented passes once, for all epochs and heads to come.
 
-    Any network with the backbone in question will do. Options are given as objects, or their fields
-    as keywords: ``views=3`` passes (without augmentation one is all there is), ``dtype="float16"``
-    to halve the memory; ``validation``, the share held out, ``augment`` and ``seed`` as in the
-    training to come. With a teacher, the uncut network, its logits are kept as well. What needs
-    more than ``memory_limit`` bytes is refused.
+    Any network with the backbone in question will do. The fields of the recipe are keywords:
+    ``views=3`` passes (without augmentation one is all there is), ``dtype="float16"`` to halve the
+    memory; ``validation``, ``augment`` and ``seed`` as in the training to come. With a teacher, the
+    uncut network, its logits are kept as well. More than ``memory_limit`` bytes are refused.
     """
     if recipe.views is None:
         raise parameter_error("cache_latents", "views", "a positive integer", None)
     dtype: torch.dtype = getattr(torch, recipe.dtype)
     network.to(device)  # the caller's own: training comes next, on the same device
     feed = InputFeed(data, recipe, device=device, network=network, teacher=teacher)
-    held_count = 0 if feed.held is None else len(feed.held)
-    first, _, _ = next(feed.batches(feed.train.subset(torch.arange(1)), 1))
-    assert isinstance(first, Tensor)
     views = recipe.views if recipe.augment else 1
-    size = (views * len(feed.train) + held_count) * first.numel() * dtype.itemsize
+    count = views * len(feed.train) + (0 if feed.held is None else len(feed.held))
+    first = cast(Tensor, next(feed.batches(feed.train.subset(torch.arange(1)), 1))[0])
+    size = count * first.numel() * dtype.itemsize
     if size > memory_limit:
         raise ValueError(
             f"{views} views of the latents take {format_bytes(size)}, more than memory_limit="
             f"{format_bytes(memory_limit)}. Take fewer views, dtype='float16', or none."
         )
     watch = progress_of(progress)
-    watch.start("latents", views * len(feed.train) + held_count)
-    passes = []
-    for view in range(1, views + 1):
-        draws = generator_of(recipe.seed, view, 1) if recipe.augment else None
-        passes.append(feed.batches(feed.train, LATENT_BATCH, draws=draws))
-    if feed.held is not None:
-        passes.append(feed.held_out(LATENT_BATCH))
-    latents: list[Tensor] = []
-    teacher_logits: list[Tensor] = []
-    for batches in passes:
-        parts: list[Tensor] = []
-        answers: list[Tensor] = []
+    watch.start("latents", count)
+    logits: list[Tensor] = []
+
+    def collect(batches: Iterator[Batch]) -> Tensor:
+        """Return the latents of a pass, and keep the teacher's logits."""
+        parts, answers = [], []
         for values, labels, taught in batches:
-            assert isinstance(values, Tensor)
-            parts.append(values.to(dtype))
+            parts.append(cast(Tensor, values).to(dtype))
             answers += [] if taught is None else [taught]
             watch.advance(len(labels))
-        latents.append(torch.cat(parts))
-        teacher_logits += [torch.cat(answers)] if answers else []
+        logits.extend([torch.cat(answers)] if answers else [])
+        return torch.cat(parts)
+
+    passes = (feed.draws(number) for number in range(1, views + 1))
+    latents = tuple(collect(feed.batches(feed.train, LATENT_BATCH, draws=one)) for one in passes)
     held, held_labels = first[:0].to(dtype), feed.train.labels[:0]
     if feed.held is not None:
-        held, held_labels = latents.pop(), feed.held.labels
-    both = feed.train.labels.to(device), held_labels.to(device)
-    return LatentViews(
-        tuple(latents), both[0], tuple(teacher_logits), held, both[1], facts=feed.facts
-    )
+        held, held_labels = collect(feed.held_out(LATENT_BATCH)), feed.held.labels
+    labels, held_labels = feed.train.labels.to(device), held_labels.to(device)
+    return LatentViews(latents, labels, tuple(logits), held, held_labels, facts=feed.facts)

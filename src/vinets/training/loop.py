@@ -29,16 +29,9 @@ from vinets.core.progress import Progress, progress_of
 from vinets.core.settings import TrainingOptions
 from vinets.core.tensors import FORMAT
 from vinets.models.libraries.file import code_of
-from vinets.training.checkpoint import (
-    Checkpoint,
-    Epoch,
-    History,
-    Pace,
-    parameters_of,
-    read_checkpoint,
-    write_checkpoint,
-)
-from vinets.training.feed import Batch, Feed
+from vinets.training import checkpoint
+from vinets.training.checkpoint import Checkpoint, Epoch, History, parameters_of
+from vinets.training.feed import Feed
 
 EAGER_STEPS = 3  # before a recording; in them, libraries choose their kernels
 
@@ -87,8 +80,8 @@ class _Step:
         return loss.detach(), (logits.detach().argmax(1) == labels).sum()
 
     def logits(self, inputs: Inputs) -> Tensor:
-        half = self.recipe.half(self.device.type)
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=half):
+        kind = self.device.type
+        with torch.autocast(kind, torch.bfloat16, enabled=self.recipe.half(kind)):
             return logits_of(call(self.run, inputs)).float()
 
 
@@ -101,32 +94,29 @@ class Replay:
     """
 
     def __init__(self, step: TrainingStep) -> None:
-        self.step = step
-        self.eager = EAGER_STEPS
-        self.graph: torch.cuda.CUDAGraph | None = None
-        self._inputs: list[Tensor] = []  # tensors from which the graph reads
-        self._results: tuple[Tensor, Tensor] | None = None  # tensors that it fills
+        self.step, self.eager = step, EAGER_STEPS
+        # The graph, the tensors from which it reads, and the loss and hits that it fills.
+        self.recorded: tuple[torch.cuda.CUDAGraph, list[Tensor], tuple[Tensor, ...]] | None = None
 
     def __call__(
         self, inputs: Inputs, labels: Tensor, taught: Tensor | None
     ) -> tuple[Tensor, Tensor]:
+        as_it_is = partial(self.step, inputs, labels, taught)
         if self.eager:
             self.eager -= 1
-            return on_side_stream(partial(self.step, inputs, labels, taught))
-        if self.graph is None:  # recorded without running: the first replay is the step
-            kept = each(inputs, torch.clone), labels.clone()
+            return on_side_stream(as_it_is)
+        if self.recorded is None:  # without running: the first replay is the step
             answers = None if taught is None else taught.clone()
-            self._inputs = _flat(*kept, answers)
-            recorded = partial(self.step, *kept, answers)
-            self.graph, self._results = record_graph(recorded, "train it with recorded=False")
+            kept = each(inputs, torch.clone), labels.clone(), answers
+            graph, results = record_graph(partial(self.step, *kept), "train it with recorded=False")
+            self.recorded = graph, _flat(*kept), results
+        graph, places, (loss, hits) = self.recorded
         tensors = _flat(inputs, labels, taught)
-        if [kept.shape for kept in self._inputs] != [new.shape for new in tensors]:
-            return on_side_stream(partial(self.step, inputs, labels, taught))
-        for place, new in zip(self._inputs, tensors, strict=True):
+        if [place.shape for place in places] != [new.shape for new in tensors]:
+            return on_side_stream(as_it_is)
+        for place, new in zip(places, tensors, strict=True):
             place.copy_(new)
-        self.graph.replay()
-        assert self._results is not None
-        loss, hits = self._results
+        graph.replay()
         return loss.clone(), hits.clone()
 
 
@@ -171,14 +161,14 @@ def fit(
                 "groups": [[group.rate, group.decay] for group in groups],
                 "format": FORMAT,
                 **feed.facts(),
-                **({"backbone": start} if start else {}),
-                **({"code": code} if (code := code_of(module)) else {}),
             }
-            state = read_checkpoint(folder, module, optimizer, facts) or state
+            known = {"backbone": start, "code": code_of(module)}
+            facts |= {name: value for name, value in known.items() if value}
+            state = checkpoint.read_checkpoint(folder, module, optimizer, facts) or state
         run = torch.compile(module) if compiled else module
         step = _Step(module, run, recipe, criterion or distilled, optimizer, device)
         advance = Replay(step) if recorded else step
-        pace, watch = Pace(), progress_of(progress)
+        pace, watch = checkpoint.Pace(), progress_of(progress)
         watch.start(stage, recipe.epochs * steps)
         watch.advance(len(state.epochs) * steps)
         exact = not torch.backends.cuda.matmul.allow_tf32
@@ -199,7 +189,7 @@ def fit(
                 state.best_state = {k: t.detach().clone() for k, t in module.state_dict().items()}
             if folder is not None and pace.due(last=number == recipe.epochs):
                 with pace.writing():
-                    write_checkpoint(folder, state, module, optimizer, facts)
+                    checkpoint.write_checkpoint(folder, state, module, optimizer, facts)
         module.load_state_dict(state.best_state)
         module.eval()
         return History(tuple(state.epochs), state.best_epoch, recipe)
@@ -208,35 +198,25 @@ def fit(
 def _optimizer(
     groups: Sequence[Group], recipe: TrainingOptions, device: torch.device, recorded: bool
 ) -> SGD:
-    trained = [[p for p in group.parameters if p.requires_grad] for group in groups]
-    return SGD(
-        [
-            {
-                "params": p,
-                "share": group.rate,
-                # A recorded step reads it from the device.
-                "lr": torch.tensor(recipe.learning_rate, device=device) if recorded else 0.0,
-                "weight_decay": recipe.weight_decay if group.decay is None else group.decay,
-            }
-            for p, group in zip(trained, groups, strict=True)
-            if p
-        ],
-        momentum=recipe.momentum,
-        weight_decay=recipe.weight_decay,
-        nesterov=recipe.nesterov,
-        fused=recorded or None,
-    )
+    trained = []
+    for group in groups:
+        # A recorded step reads its rate from the device.
+        rate = torch.tensor(recipe.learning_rate, device=device) if recorded else 0.0
+        decay = recipe.weight_decay if group.decay is None else group.decay
+        if parameters := [p for p in group.parameters if p.requires_grad]:
+            facts = {"params": parameters, "share": group.rate, "lr": rate, "weight_decay": decay}
+            trained.append(facts)
+    options: Any = {"momentum": recipe.momentum, "nesterov": recipe.nesterov}
+    return SGD(trained, weight_decay=recipe.weight_decay, fused=recorded or None, **options)
 
 
 def _epoch(step: _Step, advance: TrainingStep, feed: Feed, number: int, watch: Progress) -> Epoch:
     """Train for an epoch, and look at the held-out part."""
-    begin = time.perf_counter()
-    recipe, module = step.recipe, step.module
+    begin, recipe, module = time.perf_counter(), step.recipe, step.module
     module.train()
-    steps = feed.steps(recipe.batch_size)
+    steps, count = feed.steps(recipe.batch_size), 0
     losses: list[Tensor] = []
     hits: list[Tensor] = []
-    count = 0
     for index, (inputs, labels, taught) in enumerate(feed.epoch(number, recipe.batch_size)):
         rate = recipe.rate((number - 1) * steps + index, recipe.epochs * steps)
         for group in step.optimizer.param_groups:
@@ -250,31 +230,25 @@ def _epoch(step: _Step, advance: TrainingStep, feed: Feed, number: int, watch: P
         hits.append(right)
         count += len(labels)
         watch.advance(1, "")
-    loss_mean = float(torch.stack(losses).mean())
+    loss_mean, accuracy = float(torch.stack(losses).mean()), float(torch.stack(hits).sum()) / count
     if not loss_mean < float("inf"):
         raise DivergedError(
             f"the loss is {loss_mean} in epoch {number}: the training diverged. Lower "
             "learning_rate or pass clip=1.0."
         )
-    accuracy = float(torch.stack(hits).sum()) / count
-    held, note = _held_out(step, feed.held_out(recipe.batch_size)), f"loss {loss_mean:.3f}"
-    watch.advance(0, note if held is None else f"{note}, held out {held[1]:.2%}")
-    loss_held, accuracy_held = (None, None) if held is None else held
+    module.eval()
+    total, correct, held = 0.0, 0, 0
+    with torch.no_grad():
+        for inputs, labels, _ in feed.held_out(recipe.batch_size):
+            logits = step.logits(inputs)
+            total += float(F.cross_entropy(logits, labels, reduction="sum"))
+            correct += int((logits.argmax(1) == labels).sum())
+            held += len(labels)
+    loss_held, accuracy_held = (total / held, correct / held) if held else (None, None)
+    note = f", held out {accuracy_held:.2%}" if held else ""
+    watch.advance(0, f"loss {loss_mean:.3f}{note}")
     seconds = time.perf_counter() - begin
     return Epoch(number, loss_mean, accuracy, loss_held, accuracy_held, seconds)
-
-
-@torch.no_grad()
-def _held_out(step: _Step, batches: Iterable[Batch]) -> tuple[float, float] | None:
-    """Return loss and accuracy on the held-out part; None if there is none."""
-    step.module.eval()
-    total, hits, count = 0.0, 0, 0
-    for inputs, labels, _ in batches:
-        logits = step.logits(inputs)
-        total += float(F.cross_entropy(logits, labels, reduction="sum"))
-        hits += int((logits.argmax(1) == labels).sum())
-        count += len(labels)
-    return None if count == 0 else (total / count, hits / count)
 
 
 def distilled(
@@ -284,18 +258,10 @@ def distilled(
     loss = F.cross_entropy(logits, labels, label_smoothing=recipe.label_smoothing)
     if taught is None or not recipe.distill:
         return loss
-    t, ours, theirs = recipe.temperature, logits, taught.float()
+    t, both = recipe.temperature, [logits, taught.float()]
     if recipe.standardize:  # a small network need not reach the size of a large one's logits
-        ours, theirs = _standardized(ours), _standardized(theirs)
-    gap = F.kl_div(
-        F.log_softmax(ours / t, 1),
-        F.log_softmax(theirs / t, 1),
-        reduction="batchmean",
-        log_target=True,
-    )
+        both = [one - one.mean(1, keepdim=True) for one in both]
+        both = [one / (one.std(1, keepdim=True) + 1e-7) for one in both]
+    ours, theirs = (F.log_softmax(one / t, 1) for one in both)
+    gap = F.kl_div(ours, theirs, reduction="batchmean", log_target=True)
     return (1 - recipe.distill) * loss + recipe.distill * t * t * gap
-
-
-def _standardized(logits: Tensor) -> Tensor:
-    centred = logits - logits.mean(1, keepdim=True)
-    return centred / (centred.std(1, keepdim=True) + 1e-7)

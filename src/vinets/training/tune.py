@@ -24,12 +24,12 @@ from vinets.training.checkpoint import History
 from vinets.training.classifier import solve_classifier
 from vinets.training.feed import (
     LATENT_BATCH,
+    Feed,
     InputFeed,
     LatentViews,
     Lessons,
     ViewFeed,
     cache_latents,
-    generator_of,
 )
 from vinets.training.loop import Criterion, Group, distilled, fit
 
@@ -52,17 +52,16 @@ def fine_tune(
     Parameters
     ----------
     network : CutNetwork
-        A VI-Net or one with another head; it is trained in place, moved to ``device``. The
-        uncut network that it was made from never changes.
+        A VI-Net or one with another head; it is trained in place, moved to ``device`` if that is
+        given. The uncut network that it was made from never changes.
     data : data source or LatentViews
         The training data: a pair of tensors, a DataLoader, a source of :mod:`vinets.data`; or
         latents that :func:`cache_latents` collected, for a backbone that stays as it is. A part of
         it is held out to choose the best epoch.
     recipe : TrainingOptions or None, default=None
-        How to train; None is the recipe that suits the head, its ``training_defaults``. A VI-Net's
-        backbone stays as it is, and the head is trained for 20 epochs of SGD, learning rate 0.05,
-        momentum 0.9, crops and flips; the backbone of a product head is tuned with it, and learns
-        from the teacher if there is one.
+        How to train; None is what suits the head, its ``training_defaults``: a VI-Net's backbone
+        stays as it is, that of a product head is tuned, and learns from the teacher if there is
+        one.
     **options
         Fields of the recipe, such as ``epochs=5``, ``views=3`` or ``trained="backbone"``. With
         ``trained="classifier"`` polynomials stay as they were built: only the linear layer is
@@ -72,8 +71,6 @@ def fine_tune(
         :class:`Lessons`, it is asked once for several networks that are trained on the same steps.
     directory : path or None, default=None
         For checkpoints between epochs; an interrupted training goes on from the last one.
-    device : str or None, default=None
-        None is where the network lies.
     """
     head = network.head
     if recipe is None:
@@ -82,10 +79,8 @@ def fine_tune(
             recipe = replace(recipe, distill=None)
         if _vanishing_part(head) is None:
             recipe = replace(recipe, vanish=0.0)
-    (recipe,) = gather(  # type: ignore[assignment]
-        "fine_tune", {"recipe": TrainingOptions}, options, {"recipe": recipe}
-    ).values()
-    assert recipe is not None
+    given, kinds = {"recipe": recipe}, {"recipe": TrainingOptions}
+    recipe = cast(TrainingOptions, gather("fine_tune", kinds, options, given)["recipe"])
     tuned, cached = recipe.layers != 0, isinstance(data, LatentViews)
     taught = bool(data.teacher_logits) if cached else teacher is not None
     recipe = _distilling(recipe, teacher, taught)
@@ -102,11 +97,9 @@ def fine_tune(
     device = device_of(network) if device is None else torch.device(device)
     network.to(device)
     stage = f"training {head.label}"
+    where: dict[str, Any] = {"device": device, "progress": progress}
     if recipe.views is not None and not cached:
-        teacher = teacher.teacher if isinstance(teacher, Lessons) else teacher
-        data = cache_latents(
-            network, data, recipe=recipe, teacher=teacher, device=device, progress=progress
-        )
+        data = cache_latents(network, data, recipe=recipe, teacher=teacher, **where)
     last = head.last_layer() if recipe.trained == "classifier" else None
     if last is not None:
         watch = progress_of(progress)
@@ -117,16 +110,15 @@ def fine_tune(
         else:  # one pass over the data
             feed = InputFeed(data, recipe, device=device, network=network)
             remember_examples(network, feed.source)
-            draws = generator_of(recipe.seed, 1, 1) if recipe.augment else None
-            steps = feed.batches(feed.train, LATENT_BATCH, draws=draws, teach=False)
+            steps = feed.batches(feed.train, LATENT_BATCH, draws=feed.draws(1), teach=False)
             # Latents are one tensor, whatever the inputs of the backbone are.
             parts = ((cast(Tensor, z), y) for z, y, _ in steps)
         history = solve_classifier(last, parts, recipe)
         watch.advance(1)
         return history
-    criterion, groups = criterion_of(head, recipe), [Group(head.trained_parameters())]
-    call: dict[str, Any] = {"criterion": criterion, "groups": groups, "directory": directory}
-    call |= {"device": device, "stage": stage, "progress": progress}
+    groups = [Group(head.trained_parameters())]
+    call = {"criterion": criterion_of(head, recipe), "groups": groups, "stage": stage} | where
+    call["directory"] = directory
     if tuned:
         start = "" if directory is None else digest(network.backbone.state_dict().items())
         backbone = network.thaw(recipe.layers, norms=recipe.norms == "moving")
@@ -136,23 +128,21 @@ def fine_tune(
                 return fit(network, feed, recipe, compiled=recipe.compiled, start=start, **call)
         finally:
             network.freeze()
+            network.eval()
             notes = network.record.notes | {"tuned": recipe.trained}
             network.record = replace(network.record, notes=notes)
-            network.eval()
     trained: nn.Module = head
     if isinstance(data, LatentViews):
         split = head.split() if data.nbytes <= MAX_VIEWS else None
         if split is not None:
             front, trained = split
             data = data.through(front)
-        history = fit(trained, ViewFeed(data, seed=recipe.seed), recipe, **call)
+        source: Feed = ViewFeed(data, seed=recipe.seed)
     else:
-        features = head.matches_features
-        feed = InputFeed(
-            data, recipe, device=device, network=network, teacher=teacher, features=features
-        )
-        remember_examples(network, feed.source)
-        history = fit(head, feed, recipe, **call)
+        learnt: Any = {"network": network, "teacher": teacher, "features": head.matches_features}
+        source = InputFeed(data, recipe, device=device, **learnt)
+        remember_examples(network, source.source)
+    history = fit(trained, source, recipe, **call)
     network.eval()
     return history
 
@@ -173,7 +163,7 @@ def _distilling(
 
 @contextmanager
 def _inputs_of(
-    network: nn.Module,
+    network: Any,  # the stubs of Module.to do not know memory_format
     data: Any,
     recipe: TrainingOptions,
     teacher: nn.Module | Lessons | None,
@@ -184,24 +174,18 @@ def _inputs_of(
     wanted = recipe.memory_format
     last = wanted == "channels_last" or (wanted == "auto" and device.type == "cuda")
     layout = torch.channels_last if last else torch.contiguous_format
-    _lay_out(network, layout)
+    network.to(memory_format=layout)
     if isinstance(teacher, nn.Module) and last:
         # A copy, so that the layout of the caller's network stays.
-        teacher = _lay_out(copy.deepcopy(teacher), layout)
-    feed = InputFeed(
-        data, recipe, device=device, teacher=teacher, features=features, memory_format=layout
-    )
+        teacher = cast(Any, copy.deepcopy(teacher)).to(memory_format=layout)
+    how: Any = {"teacher": teacher, "features": features, "memory_format": layout}
+    feed = InputFeed(data, recipe, device=device, **how)
     # Before training, because an interrupted network has learned some of the examples.
     remember_examples(network, feed.source)
     try:
         yield feed
     finally:
-        _lay_out(network, torch.contiguous_format)
-
-
-def _lay_out(module: Any, layout: torch.memory_format) -> Any:
-    """Lay weights out in memory; the stubs of ``to`` do not know the keyword."""
-    return module.to(memory_format=layout)
+        network.to(memory_format=torch.contiguous_format)
 
 
 def criterion_of(head: Head, recipe: TrainingOptions) -> Criterion | None:
@@ -248,21 +232,9 @@ def train_classifier(
 ) -> History:
     """Train a whole network in place, from scratch or from the weights that it has.
 
-    Parameters
-    ----------
-    model : Module
-        The network, which is moved to ``device``.
-    data : data source
-        The training data, as for :func:`fine_tune`.
-    recipe : TrainingOptions
-        Or its fields as keywords, such as ``epochs=5``; the default is ``BACKBONE``.
-    teacher : Module, Lessons or None, default=None
-        A network to learn from by its logits, by ``distill=0.7`` if that is not given. Its weights
-        do not change. As :class:`Lessons`, it is asked once for several networks.
-    memory_format : {"auto", "contiguous", "channels_last"}, default="auto"
-        Layout of images in training; auto is channels_last on a GPU.
-    directory : path or None, default=None
-        For checkpoints between epochs; an interrupted training goes on from the last one.
+    It is moved to ``device``. Data, teacher and directory are those of :func:`fine_tune`. Fields of
+    the recipe are keywords, such as ``epochs=5``. ``memory_format``, the layout of images in
+    training, is "contiguous", "channels_last", or "auto" for channels_last on a GPU.
     """
     one_of("train_classifier", "memory_format", memory_format, LAYOUTS)
     if recipe.vanish:
@@ -271,13 +243,6 @@ def train_classifier(
     device = torch.device(device)
     model.to(device)
     laid_out = replace(recipe, memory_format=memory_format)
+    call: dict[str, Any] = {"directory": directory, "device": device, "progress": progress}
     with _inputs_of(model, data, laid_out, teacher, device) as feed:
-        return fit(
-            model,
-            feed,
-            recipe,
-            directory=directory,
-            device=device,
-            stage="training the backbone",
-            progress=progress,
-        )
+        return fit(model, feed, recipe, stage="training the backbone", **call)
