@@ -17,7 +17,7 @@ from torch import nn
 from vinets.core.device import resolve_device
 from vinets.core.executors import open_executor
 from vinets.core.files import locked, write_json, write_text
-from vinets.core.options import flat
+from vinets.core.options import gather
 from vinets.core.plain import as_plain
 from vinets.core.progress import Progress
 from vinets.core.settings import SearchOptions, SpeedOptions
@@ -46,13 +46,12 @@ FINE = 0.5  # points that one example may be worth without a note, whatever the 
 BUSY = 0.15  # spread of the uncut network's time, as a share, from which the machine was busy
 
 
-@flat(searching=SearchOptions)
 def compress(
     model: nn.Module,
     data: DataSplit,
     budget: str | Iterable[str] | Budget,
     *,
-    searching: SearchOptions,
+    searching: SearchOptions | None = None,
     out: str | Path | None = None,
     validation: Source | None = None,
     seed: int = 0,
@@ -62,6 +61,7 @@ def compress(
     stated: float | None = None,
     words: CommandWords = CommandWords(),  # noqa: B008 - frozen
     progress: Progress | str | None = "auto",
+    **options: Any,
 ) -> SearchResult:
     """Find a small network that does what ``model`` does, within a budget.
 
@@ -83,7 +83,7 @@ def compress(
     validation : data source or None, default=None
         Examples to choose by, which the network was not trained on; None takes half of the test
         part, and tests on the other half.
-    searching : SearchOptions
+    searching : SearchOptions or None, default=None
         Or its fields as keywords: ``epochs`` of the last round, 36; how many ``cuts`` are tried at
         most, 10; a ``limit`` on the training examples; whether the uncut and the chosen network
         are measured in ``int8``, too.
@@ -99,7 +99,10 @@ def compress(
     Every attempt, the choice and the chosen network are in the result.
     """
     begin = time.perf_counter()
-    wanted = parse_budget(budget)
+    wanted, start = parse_budget(budget), {"searching": searching or SearchOptions()}
+    known = compress.__annotations__  # for the hint at a name that was meant
+    groups: Any = gather("compress", {"searching": SearchOptions}, options, start, known)
+    searching = groups["searching"]
     with ExitStack() as stack:
         folder = Path(out if out is not None else stack.enter_context(TemporaryDirectory()))
         stack.enter_context(locked(folder))
