@@ -37,8 +37,7 @@ from vinets.networks.files import read_uncut
 from vinets.paper.page import read_results, results_page
 from vinets.report.html import html
 from vinets.runs.store import Store
-from vinets.search.budget import Cost
-from vinets.search.cost import CostTable
+from vinets.search.cost import Cost, CostTable
 from vinets.training.checkpoint import Checkpoint, Epoch, read_checkpoint, write_checkpoint
 
 COMMITTED = Path(__file__).parents[2] / "benchmarks" / "results" / "paper"  # good files, too
@@ -209,8 +208,9 @@ def _runs(top: Path) -> Iterator[Reader]:
     yield Reader(folder, lambda f: list(Store(f).records()))
     folder = _filled(top / "results", {"r.json": (COMMITTED / "fig-generators.json").read_bytes()})
     yield Reader(folder, lambda f: html(results_page(read_results(f))))
-    Store(_filled(top / "store", {})).reserve({"a": {"cut": "x"}}, {})
-    yield Reader(top / "store", lambda f: Store(f).reserve({"a": {"cut": "x"}}, {}))
+    settings = {"a": {"cut": "x"}}
+    Store(_filled(top / "store", {})).claim([], {}, settings)
+    yield Reader(top / "store", lambda f: Store(f).claim([], {}, settings))
     write_json(top / "search" / "search.json", as_plain(CostTable({"uncut": Cost(100, 0.5)})))
     search = partial(from_plain, CostTable)
     yield Reader(top / "search", lambda f: search(read_json(f / "search.json"), str(f)))

@@ -29,7 +29,7 @@ from torch import Tensor
 
 from vinets.algebra.growing import first_true, gather_rows
 
-SHIFTS = tuple(1 - 2.0**-i for i in range(10))  # shares of psi; psi itself is one more shift
+SHIFTS = (1 - 0.5 ** torch.arange(10)).tolist()  # shares of psi; psi itself is one more shift
 MAX_ROUNDS = 3  # each starts from the best vectors so far that have not settled
 DEPENDENT_NORM = 1e-14  # what is left of a unit vector outside the span of others is rounding
 MAX_DENSE_NUMBERS = 1 << 23  # numbers in the matrices that LAPACK decomposes at once

@@ -168,11 +168,7 @@ class ReadingOptions(Options):
 
     def keywords(self) -> dict[str, Any]:
         """Return what :func:`vinets.runs.open.open_with_data` takes."""
-        from vinets.runs.open import ImageOptions
-
-        values = dict(vars(self))
-        names = values.keys() & {one.name for one in fields(ImageOptions)}
-        return values | {"images": ImageOptions(**{name: values.pop(name) for name in names})}
+        return dict(vars(self))
 
     def words(self, kind: type[ReadingOptions] | None = None) -> tuple[str, ...]:
         """Return the options as they are written, as far as they differ from their defaults.

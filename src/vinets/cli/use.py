@@ -94,7 +94,7 @@ def evaluate(
     Example: vinets evaluate out/small@net.py:MyNet --data digits
     """
     from vinets.measure import evaluate as measure
-    from vinets.measure.doubt import warn_of_low_accuracy
+    from vinets.measure.level import warn_of_low_accuracy
 
     device = common.start()
     opened, split = shared.open_data(net, data, reading, common)

@@ -31,8 +31,7 @@ from vinets.networks.formats import (
     WholeNetwork,
     suffixes,
 )
-from vinets.networks.network import CutNetwork
-from vinets.networks.seen import refuse_seen
+from vinets.networks.network import CutNetwork, refuse_seen
 
 # Share of the largest logit; float32 in another order of summation stays far below.
 TOLERANCE = 1e-4

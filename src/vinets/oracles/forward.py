@@ -37,7 +37,8 @@ FIRST_ENTRIES = 4  # entries that there is room for at first; most points have n
 SPARE_SIZES = range(4, 9)  # numbers of entries one of which is often more than it takes
 # Squares of what is left of a term outside of the others, up to which that is rounding.
 DEPENDENT_SQUARE = {
-    np.dtype(one): float(np.finfo(one).eps) ** 0.5 for one in (np.float32, np.float64)
+    np.dtype(np.float32): float(np.finfo(np.float32).eps) ** 0.5,
+    np.dtype(np.float64): float(np.finfo(np.float64).eps) ** 0.5,
 }
 MAX_BATCH_NUMBERS = 1 << 20  # numbers in the vectors of a batch of rows
 
