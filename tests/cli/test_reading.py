@@ -10,7 +10,7 @@ from vinets.core.files import read_json
 from vinets.data import load_data
 from vinets.models import create_model, normalisation_of, save_weights
 from vinets.models.libraries.timm import import_timm
-from vinets.runs.open import ImageOptions, open_with_data
+from vinets.runs.open import open_with_data
 
 WRONG = ["--mean", "0.999", "--std", "0.001"]
 
@@ -62,7 +62,7 @@ def test_a_timm_network_is_given_images_as_timm_has_it(call, colours, tmp_path, 
     mean, std = model.pretrained_cfg["mean"], model.pretrained_cfg["std"]
     split = open_with_data(name, colours, weights=weights)[1]
     assert (split.test.preprocessing.mean, split.test.preprocessing.std) == (mean, std)
-    split = open_with_data(name, colours, weights=weights, images=ImageOptions(mean=(0.5,)))[1]
+    split = open_with_data(name, colours, weights=weights, mean=(0.5,))[1]
     assert (split.train.preprocessing.mean, split.train.preprocessing.std) == ((0.5,) * 3, std)
     # it stays with what is made of the network
     cut = ["--data", colours, "--cut", "blocks.1.0"]
@@ -104,6 +104,5 @@ def test_folders_of_images_are_mirrored_only_if_asked(colours):
         ({"crop": 0.0}, (0, False)),
         ({"crop": 0.25, "flip": True}, (8, True)),
     ):
-        images = ImageOptions(**given)
-        train = open_with_data("resnet20", colours, weights=save, images=images)[1].train
+        train = open_with_data("resnet20", colours, weights=save, **given)[1].train
         assert (train.augmentation.padding, train.augmentation.flip) == expected

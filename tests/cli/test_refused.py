@@ -75,7 +75,7 @@ REFUSED = [
     (f"theory {{base}} {SHAPE} {DIGITS}", "--shape or --data"),
     ("theory {base} --cut fc -q", "before its last layer"),
     ("theory {d}/other --vinet {vinet} -q", "another network than"),
-    (f"{TRAIN} --model digits_cn {DIGITS}", "nearest names are digits_cnn"),
+    (f"{TRAIN} --model digits_cn {DIGITS}", "Did you mean 'digits_cnn'?"),
     (f"{TRAIN} --model text_transformer {DIGITS}", "does not take inputs of shape (1, 8, 8)"),
     (f"{TRAIN} --model digits_cnn --data cifar9", "'cifar10:DIR'"),
     (f"{TRAIN} --model digits_cnn --data imags", "There is no such file or folder."),

@@ -244,7 +244,7 @@ def split_positions(
 def split_pair(owner: str, pair: Pair, share: float, seed: int) -> tuple[Pair, Pair]:
     """Split a pair into two: the rest, and a held-out part."""
     values, labels = pair
-    rest, held = split_positions(owner, labels, share, seed, "test_share")
+    rest, held = split_positions(owner, labels, share, seed, "share")
     return (values[rest], labels[rest]), (values[held], labels[held])
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import fields
 from typing import Any
 
 import torch
@@ -16,10 +16,10 @@ from vinets.core.progress import Notes, Progress, progress_of
 from vinets.core.settings import LatentOptions
 from vinets.data.source import choose_per_class
 from vinets.data.sources import as_source
-from vinets.heads import HEADS, BuildFacts, Head, HeadOptions
+from vinets.heads import HEADS, BuildFacts, HeadOptions
 from vinets.heads.class_distances import choose_space, fit_distances, spaces, try_spaces
 from vinets.latent.collect import Latents, collect
-from vinets.networks.network import CutNetwork, network_of
+from vinets.networks.network import CutNetwork, put_behind
 
 
 def build(
@@ -87,17 +87,6 @@ def build(
     built = HEADS[head].build(model, chosen, seed, Notes(watch))
     watch.advance(1)
     return put_behind(model, built, {"head": head, "options": changes(chosen), "seed": seed})
-
-
-def put_behind(
-    latents: Latents, head: Head, notes: dict[str, Any]
-) -> tuple[CutNetwork, BuildFacts]:
-    """Make a network of the truncated one that latents come from and a head, with its facts."""
-    facts, head.facts = head.facts, None  # which a network need not carry around
-    assert facts is not None  # Head.build knows them
-    record = replace(latents.record, notes=notes)
-    network = network_of(latents.backbone, latents.reader, head, record)
-    return network.to(latents.device).eval(), facts
 
 
 def options_of(owner: str, head: str, values: dict[str, Any]) -> tuple[HeadOptions, LatentOptions]:

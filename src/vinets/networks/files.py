@@ -32,8 +32,7 @@ from vinets.models.libraries.file import UnnamedFile
 from vinets.models.records import TensorGuard, bytes_of, rebuild, room_for, sketch
 from vinets.models.weights import check_weights, load_weights, save_weights
 from vinets.networks.formats import WholeNetwork
-from vinets.networks.network import CutNetwork, network_of
-from vinets.networks.seen import NOTE
+from vinets.networks.network import NOTE, CutNetwork, network_of
 
 FORMAT, VERSION = "vinets.network", 3
 CONFIG, MODEL = "config.json", "model.safetensors"

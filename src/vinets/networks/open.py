@@ -23,8 +23,7 @@ from vinets.models.libraries.file import UnnamedFile
 from vinets.models.records import check_options
 from vinets.networks.files import CONFIG, DESCRIPTION, read_uncut
 from vinets.networks.formats import open_exported, suffixes
-from vinets.networks.network import CutNetwork
-from vinets.networks.seen import load_trained
+from vinets.networks.network import CutNetwork, load_trained
 
 
 @dataclass(frozen=True, eq=False)

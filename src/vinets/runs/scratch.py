@@ -93,7 +93,8 @@ def train_into(
     with locked(folder):
         settings = {"model": model, "recipe": changes(recipe)}
         # The weights to begin with need no digest: they follow from the seed of the recipe.
-        Store(folder).reserve({".": settings}, {model: replace(setup.identity, weights="")})
+        identity = replace(setup.identity, weights="")
+        Store(folder).claim([], {model: identity}, {".": settings})
         history = train_classifier(
             setup.model,
             setup.train,
@@ -103,16 +104,8 @@ def train_into(
             progress=progress,
         )
         tested = evaluate(setup.model, setup.test.batches(512, device=on), device=on).to_dict()
-        run = TrainingRun(
-            model=model,
-            data=facts,
-            recipe=recipe,
-            best_epoch=history.best,
-            seconds=history.seconds,
-            machine=machine(on),
-            test=tested,
-            parameters=setup.parameters,
-        )
+        kept = history.best, history.seconds, machine(on), tested, setup.parameters
+        run = TrainingRun(model, facts, recipe, *kept)
         whole = setup.model.cpu()  # the same module, moved in place: training and test are over
         write_uncut(folder, whole, record_of(whole, data.train, notes=as_plain(run)))
     return run
