@@ -158,9 +158,9 @@ def _networks(top: Path) -> Iterator[Reader]:
     save_weights(model, top / "weights" / "w.safetensors")
     yield Reader(top / "weights", lambda f: load_weights(model, f / "w.safetensors"))
     for name in ("w.pth", "w.th"):  # as PyTorch writes them now, and as it did before 1.6
-        folder, content = _filled(top / f"torch, {name}"), {"state_dict": model.state_dict()}
+        folder, content = _filled(top / f"torch, {name}", {}), {"state_dict": model.state_dict()}
         torch.save(content, folder / name, _use_new_zipfile_serialization=name == "w.pth")
-        yield Reader(folder, lambda f: load_weights(model, next(f.glob("w.*"))))
+        yield Reader(folder, lambda f, name=name: load_weights(model, f / name))
     with suppress(ImportError):
         import onnx
         import onnxruntime  # noqa: F401

@@ -104,7 +104,7 @@ def test_what_is_no_network_is_refused(base, tmp_path):
             open_network(name)
     with pytest.raises(ValueError, match=r"must be a folder .* Got 'my-network' instead\.$"):
         open_network("my-network")
-    with pytest.raises(ValueError, match="Leave out the weights"):
+    with pytest.raises(ValueError, match="has its own weights"):
         open_network(str(base), tmp_path / "w.safetensors")
     with pytest.raises(ValueError, match="has its own weights and options"):
         open_network(str(base), options={"channels": 3})

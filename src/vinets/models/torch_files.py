@@ -95,7 +95,7 @@ def _weights_in(path: str | Path, content: Any) -> dict[str, Tensor]:
         left = ", and not ".join(["", *(repr(key) for key in others if key)])
         averaged = " (averages over a training)" if {taken, *others} & {*AVERAGED} else ""
         said = f"The weights are {taken!r} of {path}{left}{averaged}."
-        warnings.warn(said, DoubtWarning, stacklevel=3)
+        warnings.warn(said, DoubtWarning, stacklevel=4)
     return places[taken]
 
 

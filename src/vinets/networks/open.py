@@ -68,9 +68,7 @@ def open_network(
     listed = pretrained.is_name(name)
     exported = folder.is_file() and folder.suffix.lower() in suffixes()
     if (weights is not None or options) and (listed or exported or folder.is_dir()):
-        raise ValueError(
-            f"{spec} has its own weights and options. Leave out the weights and options."
-        )
+        raise ValueError(f"{spec} has its own weights and options. Leave these out.")
     if listed:
         return _cut(name, name)
     if folder.is_dir():
