@@ -40,6 +40,8 @@ CHANNELS = Domain(
     lambda written: tuple(map(float, written.split(","))),
 )
 
+PYTHON_WORDS = {"True": "true", "False": "false", "None": "null"}  # and what JSON has for them
+
 UNCUT = argument("A folder of vinets train, or a network with --weights: {networks}.")
 NETWORK = argument(
     "A folder of vinets build or vinets train, or a network with --weights: {networks}."
@@ -176,9 +178,14 @@ class ReadingOptions(Options):
 
     def keywords(self) -> dict[str, Any]:
         """Return what :func:`vinets.runs.open.open_with_data` takes."""
-        values = dict(vars(self))
-        pairs = (one.partition("=") for one in values.pop("model_option"))
-        return values | {"options": {key: _read_option(value) for key, _, value in pairs}}
+        values, options = dict(vars(self)), dict[str, Any]()
+        for pair in values.pop("model_option"):
+            key, _, word = pair.partition("=")
+            try:  # numbers, bools, None and lists as JSON or Python have them, else words
+                options[key] = parse_json(PYTHON_WORDS.get(word, word))
+            except ValueError:
+                options[key] = word
+        return values | {"options": options}
 
     def words(self, kind: type[ReadingOptions] | None = None) -> tuple[str, ...]:
         """Return the options as they are written, as far as they differ from their defaults.
@@ -196,14 +203,6 @@ class ReadingOptions(Options):
                 numbers = value if isinstance(value, tuple) else ()
                 words += [name, ",".join(f"{number:g}" for number in numbers) or str(value)]
         return tuple(words)
-
-
-def _read_option(text: str) -> Any:
-    """Return the number, bool, None or list that a text stands for, else the text."""
-    try:
-        return parse_json({"True": "true", "False": "false", "None": "null"}.get(text, text))
-    except ValueError:
-        return text
 
 
 @dataclass(frozen=True)

@@ -54,7 +54,20 @@ def read_torch_file(path: str | Path) -> dict[str, Tensor]:
         except Exception as error:  # a damaged pickle raises all sorts
             said = f"{path} cannot be read as weights: {reason_of(error)}. {REMEDY}"
             raise ValueError(said) from None
-    return _weights_in(path, content)
+    inner = content if isinstance(content, dict) else {}
+    # The entries themselves come last: next to the weights, an accuracy may be a tensor.
+    places = {key: _tensors(inner.get(key)) for key in (*PLACES, *AVERAGED)} | {"": _tensors(inner)}
+    taken, *others = [key for key, tensors in places.items() if tensors] or [""]
+    if not places[taken]:
+        got = reason_of(", ".join(map(str, inner)) or type(content).__name__)
+        accepted = f"a dict of tensors, alone or under one of {', '.join((*PLACES, *AVERAGED))}"
+        raise file_error(path, accepted, got, REMEDY)
+    if taken:
+        left = ", and not ".join(["", *(repr(key) for key in others if key)])
+        averaged = " (averages over a training)" if {taken, *others} & {*AVERAGED} else ""
+        said = f"The weights are {taken!r} of {path}{left}{averaged}."
+        warnings.warn(said, DoubtWarning, stacklevel=3)
+    return places[taken]
 
 
 def _check_names(file: BinaryIO, zipped: bool) -> None:
@@ -79,24 +92,6 @@ def _check_names(file: BinaryIO, zipped: bool) -> None:
         if code.name in ("GLOBAL", "INST", "STACK_GLOBAL") and not TYPES.fullmatch(str(name)):
             kind = reason_of(str(name or "a class").replace(" ", "."))
             raise ValueError(f"it holds an object of {kind}, which would run code")
-
-
-def _weights_in(path: str | Path, content: Any) -> dict[str, Tensor]:
-    """Return the tensors under the likeliest entry of a file, else its entries themselves."""
-    inner = content if isinstance(content, dict) else {}
-    # The entries themselves come last: next to the weights, an accuracy may be a tensor.
-    places = {key: _tensors(inner.get(key)) for key in (*PLACES, *AVERAGED)} | {"": _tensors(inner)}
-    taken, *others = [key for key, tensors in places.items() if tensors] or [""]
-    if not places[taken]:
-        got = reason_of(", ".join(map(str, inner)) or type(content).__name__)
-        accepted = f"a dict of tensors, alone or under one of {', '.join((*PLACES, *AVERAGED))}"
-        raise file_error(path, accepted, got, REMEDY)
-    if taken:
-        left = ", and not ".join(["", *(repr(key) for key in others if key)])
-        averaged = " (averages over a training)" if {taken, *others} & {*AVERAGED} else ""
-        said = f"The weights are {taken!r} of {path}{left}{averaged}."
-        warnings.warn(said, DoubtWarning, stacklevel=4)
-    return places[taken]
 
 
 def _tensors(value: Any) -> dict[str, Tensor]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Mapping
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from vinets.core.tensors import Form, read_file, read_header, write_file
 from vinets.models.torch_files import SUFFIXES, read_torch_file
 
-PREFIXES = ("module.", "_orig_mod.", "model.")  # of DataParallel, torch.compile and Lightning
+PREFIXES = ("module.", "_orig_mod.", "model.")  # DataParallel, torch.compile, Lightning
 COUNTS_OF_THOP = ("total_ops", "total_params")  # buffers that measuring with it leaves behind
 MAX_COMPARED = 1000  # names, which takes milliseconds
 NAMES_IN_MESSAGE = 3
@@ -53,7 +53,15 @@ def check_weights(model: nn.Module, path: str | Path, *, inside: Path | None = N
 def _fit(model: nn.Module, found: Mapping[str, Form | Tensor], path: str | Path) -> dict[str, str]:
     """Return names in a file by those of a network; raise one sentence for what does not fit."""
     wanted = _state(model)
-    names = _matched(found, wanted)
+    names = {name: name for name in found if name in wanted}
+    for name in found:  # which may have what wrappers put before names
+        bare = name
+        while bare not in wanted and bare.startswith(PREFIXES):
+            bare = bare.partition(".")[2]
+        if bare not in wanted:  # a part of the network was wrapped
+            bare = ".".join(part for part in bare.split(".") if f"{part}." not in PREFIXES[:2])
+        if bare in wanted:
+            names.setdefault(bare, name)
     present, used = {_memory(wanted[name]) for name in names}, {*names.values()}
     missing = [n for n, t in wanted.items() if n not in names and _memory(t) not in present]
     # PyTorch counts batches since 0.4.1, and needs no count.
@@ -89,20 +97,6 @@ def _fit(model: nn.Module, found: Mapping[str, Form | Tensor], path: str | Path)
             f"{path} does not fit this {type(model).__name__}. Its tensors should have the names "
             f"and shapes of the network. Got {', '.join(said)} instead.{hint}"
         )
-    return names
-
-
-def _matched(found: Iterable[str], wanted: Container[str]) -> dict[str, str]:
-    """Return names in a file by those of a network, without what wrappers put before them."""
-    names = {name: name for name in found if name in wanted}
-    for name in found:
-        bare = name
-        while bare not in wanted and bare.startswith(PREFIXES):
-            bare = bare.partition(".")[2]
-        if bare not in wanted:  # a part of the network was wrapped
-            bare = ".".join(part for part in bare.split(".") if f"{part}." not in PREFIXES[:2])
-        if bare in wanted:
-            names.setdefault(bare, name)
     return names
 
 
