@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -16,13 +15,7 @@ from vinets.core.checks import file_error, format_bytes, parameter_error
 from vinets.core.files import check_name
 from vinets.core.progress import Progress, progress_of
 from vinets.data.formats import DataFormat, Size
-from vinets.data.images import (
-    Preprocessing,
-    UnreadableImage,
-    image_split,
-    read_image,
-    read_images,
-)
+from vinets.data.images import Preprocessing, first_size, image_split, read_images
 from vinets.data.source import HELD_OUT, DataSplit, positive_int, split_pair
 
 SUFFIXES = {".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff"}
@@ -88,7 +81,7 @@ def image_folder(
         counts = torch.tensor([len(some) for some in own])
         labels.append(torch.arange(len(classes)).repeat_interleave(counts))
         paths += chain.from_iterable(own)
-    sides: Any = _first_size(paths) if size is None else size
+    sides: Any = first_size(paths) if size is None else size
     sides = tuple(sides) if isinstance(sides, tuple | list) else (sides, sides)
     if len(sides) != 2:
         accepted = "a pair (height, width), one integer or None"
@@ -123,14 +116,6 @@ def image_folder(
     name, reading = Path(directory).resolve().name, Preprocessing.from_images(parts[0][0], resize)
     split = image_split(name, *parts, classes=classes, preprocessing=reading)
     return replace(split, skipped=len(paths) - len(kept))
-
-
-def _first_size(paths: Sequence[Path]) -> tuple[int, ...]:
-    """Return height and width of the first image that can be read."""
-    for path in paths:
-        with suppress(UnreadableImage):
-            return read_image(path, channels=1).shape[1:]
-    return 1, 1  # all of them are refused when they are read
 
 
 def _roots(directory: Path) -> tuple[Path, ...]:

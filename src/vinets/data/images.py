@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from numbers import Real
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -28,9 +28,6 @@ from vinets.data.source import (
     Pair,
     positive_int,
 )
-
-if TYPE_CHECKING:
-    from PIL.Image import Image
 
 T = TypeVar("T")
 
@@ -337,43 +334,40 @@ def read_image(
     """
     if channels not in MODES:
         raise parameter_error("read_image", "channels", "1 (grey) or 3 (RGB)", channels)
-    with _opened(path) as image:
-        pixels = np.array(_resized(_flat(image, MODES[channels]), size, resize), dtype=np.uint8)
+    with _opened(path) as (pillow, image):
+        image.load()  # this turns TIFF upright, and PNG may have its EXIF behind the pixels
+        turn = None
+        with suppress(Exception):  # broken EXIF does no harm to the pixels
+            turn = UPRIGHT.get(image.getexif().get(ORIENTATION, 1))
+        if image.mode.startswith("I;16") or (image.mode, image.format) == ("I", "PNG"):
+            tags = getattr(image, "tag_v2", {})  # TIFF also has 12 bits, or white as 0
+            levels = (np.asarray(image) >> (tags.get(BITS, (16,))[0] - 8)).astype(np.uint8)
+            image = pillow.fromarray(255 - levels if tags.get(PHOTOMETRIC) == 0 else levels)
+        elif image.mode in ("I", "F"):
+            raise ValueError("32 bits per pixel, of unknown range, where 8 or 16 are read")
+        if image.mode in ("LA", "La", "PA", "RGBA", "RGBa") or "transparency" in image.info:
+            image = image.convert("RGBA")
+            image = pillow.alpha_composite(pillow.new("RGBA", image.size, "white"), image)
+        image = image.convert(MODES[channels])
+        image = image if turn is None else image.transpose(turn)
+        if size is not None and (image.height, image.width) != size:
+            box, (height, width) = (0.0, 0.0, *map(float, image.size)), size
+            if resize == "crop":
+                scale = min(image.width / width, image.height / height)
+                x = max(0.0, (image.width - scale * width) / 2)
+                y = max(0.0, (image.height - scale * height) / 2)
+                box = (x, y, image.width - x, image.height - y)
+            image = image.resize((width, height), BICUBIC, box=box)
+        pixels = np.array(image, dtype=np.uint8)
     return np.ascontiguousarray(pixels.reshape(*pixels.shape[:2], channels).transpose(2, 0, 1))
 
 
-def _flat(image: Image, mode: str) -> Image:
-    """Return the first frame upright, opaque and in 8 bits of that mode."""
-    from PIL import Image as pillow
-
-    image.load()  # TIFF is turned upright by this, and PNG may have its EXIF behind the pixels
-    orientation = None
-    with suppress(Exception):  # broken EXIF does no harm to the pixels
-        orientation = UPRIGHT.get(image.getexif().get(ORIENTATION, 1))
-    if image.mode.startswith("I;16") or (image.mode, image.format) == ("I", "PNG"):
-        tags = getattr(image, "tag_v2", {})  # TIFF also has 12 bits, or white as 0
-        levels = (np.asarray(image) >> (tags.get(BITS, (16,))[0] - 8)).astype(np.uint8)
-        image = pillow.fromarray(255 - levels if tags.get(PHOTOMETRIC) == 0 else levels)
-    elif image.mode in ("I", "F"):
-        raise ValueError("32 bits per pixel, of unknown range, where 8 or 16 are read")
-    if image.mode in ("LA", "La", "PA", "RGBA", "RGBa") or "transparency" in image.info:
-        image = image.convert("RGBA")
-        image = pillow.alpha_composite(pillow.new("RGBA", image.size, "white"), image)
-    image = image.convert(mode)
-    return image if orientation is None else image.transpose(pillow.Transpose(orientation))
-
-
-def _resized(image: Image, size: tuple[int, int] | None, resize: str) -> Image:
-    height, width = size or (image.height, image.width)
-    if (image.height, image.width) == (height, width):
-        return image
-    cut_x, cut_y = 0.0, 0.0  # pixels on either side
-    if resize == "crop":
-        kept = min(image.width / width, image.height / height)
-        cut_x = max(0.0, (image.width - kept * width) / 2)
-        cut_y = max(0.0, (image.height - kept * height) / 2)
-    box = (cut_x, cut_y, image.width - cut_x, image.height - cut_y)
-    return image.resize((width, height), BICUBIC, box=box)
+def first_size(paths: Iterable[Path]) -> tuple[int, ...]:
+    """Return height and width of the first image that can be read."""
+    for path in paths:
+        with suppress(UnreadableImage):
+            return read_image(path, channels=1).shape[1:]
+    return 1, 1  # all of them are refused when they are read
 
 
 def read_together(read: Callable[[Path], T], paths: Sequence[Path]) -> Iterator[T]:
@@ -419,8 +413,8 @@ def printable(path: str | Path) -> str:
 
 
 @contextmanager
-def _opened(path: str | Path) -> Iterator[Image]:
-    """Open an image that is safe to decode; errors up to the end become one sentence."""
+def _opened(path: str | Path) -> Iterator[tuple[Any, Any]]:
+    """Give Pillow and an image that is safe to decode; errors to the end become one sentence."""
     try:
         from PIL import Image as pillow
     except ImportError:
@@ -432,7 +426,7 @@ def _opened(path: str | Path) -> Iterator[Image]:
         with pillow.open(path, formats=FORMATS) as image:
             if image.width * image.height > MAX_PIXELS:
                 raise pillow.DecompressionBombError
-            yield image
+            yield pillow, image
     except (pillow.DecompressionBombError, pillow.DecompressionBombWarning):
         raise UnreadableImage(path, f"more than {MAX_PIXELS:,} pixels") from None
     except pillow.UnidentifiedImageError:
