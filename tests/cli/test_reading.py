@@ -110,17 +110,20 @@ def test_photographs_are_left_out_and_cut_alike_by_all_commands(
     words += ["--resize", "crop", "--out", base]
     assert "2 of 24 files cannot be read" in refused(*words, "--quiet")
     done = call(*words, "--skip-unreadable")
-    assert "cut to 8 × 8 pixels" in done.err and "2 unreadable files left out" in done.err
+    assert (
+        "are cut around the middle to 8 × 8 pixels" in done.err
+        and "2 unreadable files left out" in done.err
+    )
     assert "--resize crop --skip-unreadable --budget" in done.err
     told = read_json(base / "network.json")
     assert told["preprocessing"]["resize"] == "crop" and told["training"]["data"]["skipped"] == 2
     assert "2 of 24 files" in refused("evaluate", base, "--data", folder, "-q")
     done = call("evaluate", base, "--data", folder, "--skip-unreadable", "--json")
-    assert "cut to 8 × 8 pixels" in done.err and done.json()["skipped"] == 2
+    assert "are cut around the middle to 8 × 8 pixels" in done.err and done.json()["skipped"] == 2
     done = call(
         "evaluate", base, "--data", folder, "--skip-unreadable", "--resize", "squash", "--json"
     )
-    assert "squashed to 8 × 8 pixels" in done.err
+    assert "are squashed to 8 × 8 pixels" in done.err
     options = [o for o in build_options if o not in ("digits", "--data")]
     options += ["--data", folder, "--skip-unreadable", "--out", tmp_path / "vinet"]
     done = call("build", base, *options, "--json")

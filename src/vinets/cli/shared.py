@@ -96,11 +96,12 @@ class CommonOptions(Options):
         from vinets.data.formats import takes_size
 
         if takes_size(data) and isinstance(split.train, ImageSource):
-            size = "{} × {} pixels".format(*split.train.images.shape[2:])
-            if split.train.preprocessing.resize == "squash":
-                self.note(f"Images are squashed to {size}; --resize crop cuts their middle out.")
-            else:
-                self.note(f"Images are cut to {size}, their middle; --resize squash keeps all.")
+            height, width = split.train.images.shape[2:]
+            done, other = "squashed", "crop cuts their middle out"
+            if split.train.preprocessing.resize == "crop":
+                done, other = "cut around the middle", "squash scales both sides apart"
+            said = f"are {done} to {height} × {width} pixels; --resize {other}"
+            self.note(f"Images of other shapes {said}.")
         if split.skipped:
             self.note(f"{counted(split.skipped, 'unreadable file')} left out.")
 
