@@ -40,6 +40,12 @@ CHANNELS = Domain(
     lambda values: values is None or isinstance(values, tuple),
     lambda written: tuple(map(float, written.split(","))),
 )
+PAIRS = Domain(
+    "KEY=VALUE",
+    lambda pairs: all("=" in one for one in pairs),
+    typed=list[str],
+    metavar="KEY=VALUE",
+)
 RESIZE = Domain(
     "squash or crop", lambda how: how in (None, "squash", "crop"), choices=("squash", "crop")
 )
@@ -170,8 +176,9 @@ class ReadingOptions(Options):
     )
     model_option: tuple[str, ...] = option(
         (),
-        Domain("KEY=VALUE", lambda given: all("=" in one for one in given), typed=list[str]),
+        PAIRS,
         "Option of the constructor of a network given by name, such as img_size=64; repeatable.",
+        shown="",
     )
     size: int | None = option(
         None,
