@@ -21,7 +21,7 @@ from vinets.core.settings import LatentOptions, SearchOptions, SpeedOptions, Tra
 # --- train ------------------------------------------------------------------------------------
 
 
-@takes(without="weights")
+@takes(without="weights classes")
 def train(
     *,
     model: str | None = DATA.option("{networks}.", None, shown="that of the recipe"),
@@ -194,7 +194,7 @@ def build(
             out,
             baselines=baselines,
             device=common.device,
-            origin=Origin(("vinets", *sys.argv[1:]), opened.stated),
+            origin=Origin(("vinets", *sys.argv[1:]), opened.stated, opened.guessed, common.note),
             progress=progress,
         )
     if half:
@@ -288,9 +288,12 @@ def compress(
     wanted, jobs = parse_budget(budget), workers.jobs_or_cluster
     opened, split = shared.open_data(model, data, reading, common, uncut=True)
     chosen: dict[str, Any] = {"seed": common.seed, "device": common.device}
+    command = ("vinets", *sys.argv[1:])
+    origin = Origin(command, opened.stated, opened.guessed, common.note)
     if dry_run:
         with common.progress() as progress:
             setup, _ = divide(opened.network, split, searching.limit, **chosen)
+            setup.look_at_accuracy(origin)
             plan = Search(setup, wanted, out, searching, common.seed, progress=progress).plan()
         if common.show(plan, plan_table(plan)):
             print(plan)
@@ -312,7 +315,7 @@ def compress(
             searching=searching,
             out=out,
             jobs=jobs,
-            origin=Origin(("vinets", *sys.argv[1:]), opened.stated),
+            origin=origin,
             words=words,
             progress=progress,
             **chosen,

@@ -144,6 +144,13 @@ class ReadingOptions(Options):
     weights: Path | None = option(
         None, path(), "Weights for a network given by name: FILE.safetensors."
     )
+    classes: Path | None = option(
+        None,
+        path(),
+        "FILE with the names of the classes, one a line or with commas in between, in the order of "
+        "the outputs of the network.",
+        shown="those that the network knows, else those of the data in their order",
+    )
     size: int | None = option(
         None,
         optional(whole()),
@@ -225,9 +232,8 @@ def open_data(
 ) -> tuple[NamedNetwork, DataSplit]:
     """Open a network with weights and the data that is named; it is uncut if that is wanted.
 
-    How images are normalised is told where neither the user nor the folder of a network did.
+    What was guessed is told now, or for an uncut network together with its accuracy.
     """
-    from vinets.data import ImageSource
     from vinets.networks.open import require_weights
     from vinets.runs.open import open_uncut, open_with_data
 
@@ -237,11 +243,6 @@ def open_data(
     else:
         opened, split = open_with_data(net, data, **reading.keywords())
     require_weights(opened, data)
-    if opened.told_by and isinstance(split.train, ImageSource):
-        used = split.train.preprocessing
-        mean, std = (", ".join(f"{v:g}" for v in values) for values in (used.mean, used.std))
-        common.note(
-            f"Images are normalised as {opened.told_by} tells, by mean {mean} and std {std}; "
-            "--mean and --std change that."
-        )
+    if opened.guessed and not uncut:
+        common.note(opened.guessed)
     return opened, split

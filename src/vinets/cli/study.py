@@ -159,7 +159,7 @@ def ood(
     common.show({"network": net, "data": data, "scores": scores}, table)
 
 
-@takes(without="weights")
+@takes(without="weights classes")
 def explain(
     net: str = argument("A folder of vinets build or vinets compress."),
     image: Path = argument("An image."),

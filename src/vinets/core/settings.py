@@ -346,6 +346,12 @@ class SearchOptions(Options):
         flag(),
         "Measure the uncut and the chosen network in int8, too, where onnxruntime is installed.",
     )
+    despite_doubt: bool = option(
+        False,
+        flag(),
+        "Go on where another order of classes or other pixels explain the accuracy of the network.",
+        result=False,
+    )
 
 
 @dataclass(frozen=True)

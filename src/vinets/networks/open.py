@@ -38,7 +38,7 @@ class NamedNetwork:
     classes: tuple[str, ...] = ()  # empty where their names are not known
     preprocessing: Preprocessing | None = None  # how an image becomes an input
     trained: bool = True  # False for random weights
-    told_by: str = ""  # the library that knows how images are normalised, if nobody said
+    guessed: str = ""  # in sentences: what nobody said of how data are read for it
     stated: float | None = None  # accuracy on the test part when it was saved
 
 
@@ -257,7 +257,8 @@ def check_inputs(opened: NamedNetwork, example: Inputs, classes: int | None = No
     if classes is not None and logits_of(output).shape[-1] != classes:
         raise ValueError(
             f"{opened.name} has {logits_of(output).shape[-1]} outputs, and the data has {classes} "
-            "classes. Pass the data that it was trained for."
+            "classes. Pass the data that it was trained for, or --classes FILE, which names the "
+            "class of every output in their order."
         )
 
 

@@ -133,7 +133,7 @@ def compare_heads(
     """
     on = resolve_device("compare_heads", device)
     setup, store = Setup(UNCUT, model, data, on), Store(out)
-    setup.warn_of_low_accuracy(origin.stated)
+    setup.look_at_accuracy(origin)
     heads = head_trials(replace(trial, network=UNCUT), baselines=baselines)
     timed = speed_trial(heads)
     run_trials([*heads.values(), timed], {UNCUT: setup}, store, progress=progress)

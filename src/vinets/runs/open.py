@@ -10,13 +10,15 @@ from typing import Any
 import torch
 
 from vinets.core.device import call, evaluating, logits_of, resolve_device
+from vinets.core.files import read_json
 from vinets.core.progress import Progress, Silent
 from vinets.data import DataSplit, ImageSource, Inputs, load_data
+from vinets.data.classes import numbered, read_classes, relabel
 from vinets.data.formats import Size, takes_size
 from vinets.data.images import augment_by, normalise_by, with_preprocessing
 from vinets.models import normalisation_of
 from vinets.models.facts import Record, input_fields, trained_on
-from vinets.networks.formats import ExportedNetwork, Network, WholeNetwork
+from vinets.networks.formats import ExportedNetwork, Network, WholeNetwork, classes_of
 from vinets.networks.network import CutNetwork
 from vinets.networks.open import (
     NamedNetwork,
@@ -28,6 +30,8 @@ from vinets.networks.open import (
     require_weights,
 )
 from vinets.networks.seen import refuse_seen
+
+LABELS = "config.json"  # published networks of transformers have it next to their weights
 
 
 @dataclass(frozen=True)
@@ -47,12 +51,15 @@ def open_with_data(
     weights: str | Path | None = None,
     split_seed: int = 0,
     size: Size = None,
+    classes: str | Path | Sequence[str] | None = None,
     images: ImageOptions = ImageOptions(),  # noqa: B008 - frozen
 ) -> tuple[NamedNetwork, DataSplit]:
     """Open a network and the data it is used on, and check that they fit.
 
     Images are normalised as ``images`` say, else as the network knows it from its training,
     else as the library of a network with weights tells, else by the statistics of this data.
+    Data get the classes of the network by their names, see :func:`vinets.data.relabel`. What
+    nobody said is ``guessed`` in the network that is returned.
 
     Parameters
     ----------
@@ -64,6 +71,8 @@ def open_with_data(
         Seed of the test split, where the data has none of its own.
     size : (H, W), int or None, default=None
         Size of the images in a folder; None is what a saved network was made for.
+    classes : path, sequence of str or None, default=None
+        Classes of the outputs of the network, or a file that lists them; None is what it knows.
     images : ImageOptions
         How images are normalised and augmented.
 
@@ -73,35 +82,66 @@ def open_with_data(
         If the network has other classes, does not take such inputs, or was trained on another
         split of this data.
     """
+    names = () if classes is None else read_classes(classes)
     saved = open_network(spec, weights) if is_saved(spec) else None
+    if not names and saved is not None:
+        names = saved.classes
+    elif not names and weights is not None and (config := Path(weights).parent / LABELS).is_file():
+        names = _labels(read_json(config))
     own = size
     if saved is not None and saved.preprocessing is not None and takes_size(data):
         own = saved.preprocessing.size
         size = own if size is None else size
     split = load_data(data, seed=split_seed, size=size)
-    mean, std = images.mean, images.std
-    example = split.train.example()
-    count = len(split.train.classes)
+    mean, std, teller = images.mean, images.std, "the data tells"
+    example, theirs = split.train.example(), split.train.classes
+    count = len(names or theirs)
     opened = saved or open_network(spec, weights, count, channel_count(example))
-    if opened.classes and len(opened.classes) != count:
-        raise ValueError(
-            f"{opened.name} knows {len(opened.classes)} classes, and {split.name} has {count}. "
-            "Pass the data that it was trained for."
-        )
+    names = names or _labels(getattr(opened.network, "config", None))
     # Images of another size have other pixels: those that a network knows are of its own size
     known = split if size == own else load_data(data, seed=split_seed, size=own)
+    if names:
+        same, split = known is split, relabel(split, names, opened.name)
+        known = split if same else relabel(known, names, opened.name)
     refuse_seen(opened.name, opened.network, known)
     if opened.preprocessing is not None:
         split = with_preprocessing(split, opened.preprocessing)
     elif weights is not None and isinstance(split.train, ImageSource):
         usual = normalisation_of(str(spec), opened.network, Path(weights))
         if usual is not None and len(usual[0]) == split.train.preprocessing.channels:
-            if mean is None and std is None:
-                opened = replace(opened, told_by=str(spec).partition(":")[0])
+            teller = f"{str(spec).partition(':')[0]} tells"
             mean, std = mean or usual[0], std or usual[1]
     split = augment_by(normalise_by(split, mean, std), images.flip, images.crop)
-    check_inputs(opened, split.train.example(), count)  # now that it is normalised for this network
-    return opened, split
+    # now that it is normalised for this network
+    check_inputs(opened, split.train.example(), len(split.train.classes))
+    guesses = []
+    if opened.preprocessing is None and isinstance(split.train, ImageSource):
+        used = split.train.preprocessing
+        if size is None and takes_size(data):
+            guesses.append(f"images have the size of the first, {used.size[0]} x {used.size[1]}")
+        if images.mean is None or images.std is None:
+            pair = (", ".join(f"{v:.4g}" for v in values) for values in (used.mean, used.std))
+            guesses.append(f"images are normalised as {teller}, by mean {' and std '.join(pair)}")
+    if split.train.classes != names:
+        first = ", ".join(theirs[:3]) + (", ..." if len(theirs) > 3 else "")
+        guesses.append(f"the classes of {opened.name} are in the order of {split.name} ({first})")
+    said = f"Guessed: {'; '.join(guesses)} (--size, --mean, --std, --classes)." if guesses else ""
+    if split.train.classes != theirs:
+        by, others = "number" if numbered(theirs) else "name", len(split.train.classes)
+        matched = f"The {len(theirs)} classes of {split.name} are matched by {by} with the {others}"
+        said = f"{matched} of {opened.name}, whatever their order. {said}".rstrip()
+    return replace(opened, classes=names, guessed=said), split
+
+
+def _labels(config: Any) -> tuple[str, ...]:
+    """Return the classes that a config of transformers names; none if they are numbered."""
+    labels = getattr(config, "id2label", config.get("id2label") if isinstance(config, dict) else 0)
+    try:
+        named = {int(place): name for place, name in labels.items()}
+        names = classes_of([named[place] for place in range(len(named))])
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return ()
+    return () if numbered(names) else names
 
 
 def _open(

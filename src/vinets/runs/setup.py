@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import warnings
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -12,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from vinets.core.checks import counted
 from vinets.core.device import call, evaluating, logits_of
 from vinets.core.plain import changes
 from vinets.core.progress import Notes, Progress, progress_of
@@ -20,10 +22,12 @@ from vinets.core.tensors import digest, fingerprint
 from vinets.data import DataSplit, ImageSource, Source, load_data
 from vinets.data.digest import examples_digest, identify
 from vinets.data.source import choose_per_class, require_split
+from vinets.data.sources import draw_from
 from vinets.heads import HEADS, BuildFacts
 from vinets.latent.collect import Latents, collect
 from vinets.latent.cut import all_convolutions, all_layers, paper_convolutions, share_removed
-from vinets.measure.doubt import warn_of_low_accuracy
+from vinets.measure.accuracy import evaluate
+from vinets.measure.doubt import MisreadWarning, doubt_accuracy
 from vinets.models.facts import input_fields, trained_on
 from vinets.models.libraries.file import code_of
 from vinets.networks.build import put_behind
@@ -34,16 +38,19 @@ from vinets.runs.trial import Trial
 from vinets.training import LatentViews, Lessons, cache_latents
 
 CHUNK = 2_000  # examples at once where nothing is trained
+LOOKED_AT = 1_000  # examples of each part that the uncut network is tested on before any work
 MAX_VIEW_BYTES = 64 << 30  # bytes of cached latents
 COUNTED = {"all": all_convolutions, "paper": paper_convolutions, "layers": all_layers}
 
 
 @dataclass(frozen=True)
 class Origin:
-    """The command that started a run, and what accuracy to expect of its network."""
+    """The command that started a run, and what it knows of the uncut network."""
 
     command: tuple[str, ...] = ()  # that started it
     stated: float | None = None  # accuracy of the uncut network when it was saved
+    guessed: str = ""  # what nobody said of how data are read for it
+    say: Callable[[str], Any] = str  # tells the accuracy that it has now
 
 
 @dataclass(frozen=True)
@@ -145,10 +152,27 @@ class Setup:
         """The uncut network as a teacher that is asked once for all that learn from it here."""
         return Lessons(self.model)
 
-    def warn_of_low_accuracy(self, stated: float | None = None) -> None:
-        """Warn if the uncut network is near chance, or far below what was stated."""
+    def look_at_accuracy(self, origin: Origin, *, doubted: str = "") -> None:
+        """Tell how accurate the uncut network is on some examples, and warn if that is doubtful.
+
+        Where another order of classes or other pixels explain it, raise, and say that ``doubted``
+        is how to go on; nothing goes on if that is empty.
+        """
+        test, train = (
+            evaluate(self.model, draw_from(part, LOOKED_AT, 0), part="train", device=self.device)
+            for part in (self.test, self.train)
+        )
         name = "The uncut network"
-        warn_of_low_accuracy(name, self.model, self.test, self.accuracy, stated, self.device)
+        origin.say(
+            f"{name} is right on {test.accuracy:.1%} of {counted(test.examples, 'test example')} "
+            f"and {train.accuracy:.1%} of {train.examples:,} to train on. {origin.guessed}".rstrip()
+        )
+        facts = origin.stated, self.device, train.confusion
+        doubt = doubt_accuracy(name, self.model, self.test, test.confusion, *facts)
+        if doubted and isinstance(doubt, MisreadWarning):
+            raise ValueError(f"{str(doubt).removesuffix('.')}; or pass {doubted} to go on.")
+        if doubt is not None:
+            warnings.warn(doubt, stacklevel=3)
 
     @property
     def parameters(self) -> int:

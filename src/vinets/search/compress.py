@@ -104,7 +104,8 @@ def compress(
         setup, final = divide(
             model, data, searching.limit, validation=validation, seed=seed, device=device
         )
-        setup.warn_of_low_accuracy(origin.stated)
+        doubted = "" if searching.despite_doubt else "--despite-doubt (despite_doubt=True)"
+        setup.look_at_accuracy(origin, doubted=doubted)
         executor = stack.enter_context(open_executor(jobs))
         search = Search(setup, wanted, folder, searching, seed, executor, progress)
         search.prepare()

@@ -1,0 +1,114 @@
+"""Match the classes of data with the classes of a network, by their names."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from vinets.core.checks import parameter_error
+from vinets.core.files import read_bytes
+from vinets.data.images import ImageSource
+from vinets.data.source import DataSplit, Source
+from vinets.data.sources import TensorSource
+
+MAX_LIST_BYTES = 1 << 24
+NAMES_IN_MESSAGE = 3
+
+
+def read_classes(classes: str | Path | Sequence[str]) -> tuple[str, ...]:
+    """Return names of classes, which a file lists one a line, or with commas in between."""
+    names = classes
+    if isinstance(classes, str | Path):
+        try:
+            text = read_bytes(classes, MAX_LIST_BYTES).decode("utf-8-sig").strip()
+        except UnicodeDecodeError:
+            raise ValueError(f"{classes} is no text in UTF-8. Save it as such.") from None
+        names = text.splitlines() if len(text.splitlines()) > 1 else text.split(",")
+    names = tuple(name.strip() for name in names if name.strip())
+    if len(names) < 2:
+        accepted = "two or more names, one a line, in the order of the outputs of the network"
+        raise parameter_error("read_classes", "classes", accepted, str(classes))
+    return names
+
+
+def relabel(
+    data: DataSplit, classes: str | Path | Sequence[str], network: str = "the network"
+) -> DataSplit:
+    """Give data the classes of a network: names are matched, and labels follow them.
+
+    The ``classes`` are those of the outputs of the ``network``, or a file that lists them; the data
+    may have a part of them. Case does not matter, "_" and "-" are blanks, and the first name is
+    enough of "tench, Tinca tinca". If either side has mere numbers, as many, places are kept.
+
+    Examples
+    --------
+    >>> part = TensorSource(torch.eye(2), [0, 1], ("Great Dane", "pug"))
+    >>> relabel(DataSplit("dogs", part, part), ["Pug", "beagle", "great_dane"]).test.labels
+    tensor([2, 0])
+    """
+    names = read_classes(classes)
+    train, test = (_relabelled(p, names, data.name, network) for p in (data.train, data.test))
+    return replace(data, train=train, test=test)
+
+
+def numbered(names: Sequence[str]) -> bool:
+    """Tell whether names are numbers from 0 on, or what transformers writes for these."""
+    return all(name in (str(k), f"LABEL_{k}") for k, name in enumerate(names))
+
+
+def _relabelled(source: Source, names: tuple[str, ...], data: str, network: str) -> Source:
+    own = source.classes
+    if own == names:
+        return source
+    found = _places(own, names)
+    if None in found and len(own) == len(names) and (numbered(own) or numbered(names)):
+        found, names = list(range(len(names))), own if numbered(names) else names
+    unknown = [name for name, place in zip(own, found, strict=True) if place is None]
+    if unknown:
+        left = [name for place, name in enumerate(names) if place not in found]
+        raise ValueError(
+            f"{data} and {network} have other classes: {len(unknown)} of the {len(own)} of {data} "
+            f"({_some(unknown)}) are not among those of {network}, and {len(left)} of the "
+            f"{len(names)} of {network} ({_some(left)}) are not in {data}. Rename those of {data}, "
+            f"or pass --classes FILE, which lists the classes of {network} in the order of its "
+            f"outputs, by the names that {data} has."
+        )
+    places = torch.tensor(found)
+    if (source.labels.diff() >= 0).all():  # sorted by class, as they were for the network
+        source = source.subset(torch.argsort(places[source.labels], stable=True))
+    changed = {"labels": places[source.labels], "classes": names}
+    if isinstance(source, ImageSource):
+        return source.changed(**changed)
+    if isinstance(source, TensorSource):
+        return TensorSource(source.inputs, **changed)
+    accepted = "a split of images or tensors, if its classes are not those of the network"
+    raise parameter_error("relabel", "data", accepted, type(source).__name__)
+
+
+def _places(wanted: Sequence[str], names: Sequence[str]) -> list[int | None]:
+    """Return the place of every wanted class among ``names``; None where it is not clear."""
+    found: list[int | None] = [None] * len(wanted)
+    for form in (str, _plain, lambda name: _plain(name.partition(",")[0])):
+        theirs, mine = [form(name) for name in names], [form(name) for name in wanted]
+        # A name that stands twice on a side says nothing, and a class is taken once.
+        twice = {name for side in (theirs, mine) for name, n in Counter(side).items() if n > 1}
+        taken = {place for place in found if place is not None}
+        free = {name: k for k, name in enumerate(theirs) if name not in twice and k not in taken}
+        found = [free.get(m) if p is None else p for m, p in zip(mine, found, strict=True)]
+    return found
+
+
+def _plain(name: str) -> str:
+    words = re.split(r"[\s_-]+", unicodedata.normalize("NFKC", name).casefold())
+    return " ".join(words).strip()
+
+
+def _some(names: Sequence[str]) -> str:
+    more = ", ..." if len(names) > NAMES_IN_MESSAGE else ""
+    return ", ".join(repr(name[:40]) for name in names[:NAMES_IN_MESSAGE]) + more
