@@ -103,7 +103,7 @@ def mixed(latents: Latents, trial: Trial, components: int, *, drawn: bool) -> Mi
     # as if all monomials occurred: they nearly do
     each = math.comb(components + 2, 2) + rank + classes
     keep = max(1, int((left / 2 - own) // (each * classes)))
-    layer = make_layer(found, points, LocalOptions(keep=keep), local=True).layer
+    layer, _, _ = make_layer(found, points, LocalOptions(keep=keep), local=True)
     assert isinstance(layer, PolynomialLayer)
     if drawn:
         draw(layer, trial.seed)

@@ -30,7 +30,7 @@ from vinets.core.files import read_json
 from vinets.core.plain import from_plain
 from vinets.heads import ProductsHead
 from vinets.report import Column, ExperimentResult, Row, Table, markdown
-from vinets.runs.compare import BuildResult
+from vinets.runs.compare import UNCUT, BuildResult
 from vinets.search.page import finalists_table
 
 ROOT = Path(__file__).parents[1]
@@ -484,8 +484,7 @@ def _shown(row: dict[str, Any]) -> dict[str, Any]:
 def render_builds(name: str) -> str:
     """Accuracy, parameters and speed of all heads behind two cuts."""
     runs = {
-        title: from_plain(BuildResult, read_json(RESULTS / f"{file}.json"), file)
-        for title, file in BUILDS[name].items()
+        title: BuildResult.read(RESULTS / f"{file}.json") for title, file in BUILDS[name].items()
     }
     columns, rows = [Column("network")], {}
     for title, run in runs.items():
@@ -494,13 +493,15 @@ def render_builds(name: str) -> str:
             Column(f"{title} parameters", f"{title}: parameters", ","),
             Column(f"{title} speed", f"{title}: images/s", ",.0f", f"{title} std"),
         ][: 2 if name.endswith("short") else 3]
-        for head in (run.comparison.uncut, *run.comparison.networks):
-            rows.setdefault(head.name, {"network": head.name}).update(
+        known = {UNCUT: (run.timed.uncut, run.timed.parameters)}
+        known |= {head: (one.accuracy, one.parameters) for head, one in run.networks.items()}
+        for head, (accuracy, parameters) in known.items():
+            rows.setdefault(head, {"network": head}).update(
                 {
-                    f"{title} accuracy": 100 * head.accuracy,
-                    f"{title} parameters": head.parameters,
-                    f"{title} speed": head.speed.mean,
-                    f"{title} std": head.speed.std,
+                    f"{title} accuracy": 100 * accuracy,
+                    f"{title} parameters": parameters,
+                    f"{title} speed": run.timed.speeds[head].mean,
+                    f"{title} std": run.timed.speeds[head].std,
                 }
             )
     marked = tuple(Row(row, marked=head == "VI-Net") for head, row in rows.items())

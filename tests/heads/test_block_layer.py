@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 import torch
 
@@ -17,11 +15,16 @@ Z = torch.from_numpy(POINTS)
 @pytest.fixture(params=[ABM(0.02, max_degree=3), OAVI(0.02, max_degree=2), VCA(0.05, max_degree=2)])
 def sets(request):
     ideals = fit_class_ideals(Z, LABELS, request.param)
-    return [as_polynomials(ideal.generators_) for _, ideal in ideals]
+    return [as_polynomials(one.generators_) for _, one in ideals]
 
 
-def test_it_equals_the_shared_layer_and_the_generators_up_to_a_positive_factor_each(sets):
-    ours = BlockPolynomialLayer.from_polynomials(sets, Z).double()(Z)
+@pytest.fixture
+def layer(sets):
+    return BlockPolynomialLayer.from_polynomials(sets, Z)
+
+
+def test_it_equals_the_shared_layer_and_the_generators_up_to_a_positive_factor_each(sets, layer):
+    ours = layer.double()(Z)
     shared = SharedPolynomials.of(sets)
     dense = PolynomialLayer.from_polynomials(shared, term_moments(shared.terms, Z)).double()
     torch.testing.assert_close(ours, dense(Z), atol=1e-5, rtol=1e-4)
@@ -31,31 +34,21 @@ def test_it_equals_the_shared_layer_and_the_generators_up_to_a_positive_factor_e
     torch.testing.assert_close(ours, factor * theirs, atol=1e-5, rtol=1e-4)
 
 
-def test_blocks_are_fewer_numbers_than_a_matrix():
-    ideals = fit_class_ideals(Z, LABELS, ABM(0.005, max_degree=3))
-    sets = [ideal.generators_ for _, ideal in ideals]
-    layer, shared = BlockPolynomialLayer.from_polynomials(sets, Z), SharedPolynomials.of(sets)
-    assert sum(block.numel() for block in layer.blocks) < shared.coefficients.numel() / 2
-
-
-def test_files_hold_the_blocks_and_not_their_padding(sets):
-    layer = BlockPolynomialLayer.from_polynomials(sets, Z)
+def test_files_hold_the_blocks_and_not_their_padding(layer):
     state = layer.state_dict()
     assert [state[f"blocks.{k}"].shape for k in range(3)] == [b.shape for b in layer.blocks]
     floats = sum(t.numel() for t in state.values() if t.is_floating_point())
     assert floats == layer.parts()["coefficients"]
-    other = BlockPolynomialLayer(
-        layer.monomials.terms,
-        [layer.get_buffer(f"columns_{k}") for k in range(3)],
-        layer.leading,
-        layer.counts,
-    )
+    columns = [layer.get_buffer(f"columns_{k}") for k in range(3)]
+    other = BlockPolynomialLayer(layer.monomials.terms, columns, layer.leading, layer.counts)
     other.load_state_dict(state)
     assert torch.equal(other(Z.float()), layer(Z.float()))
+    state["blocks.1"] = state["blocks.1"][:-1]
+    with pytest.raises(RuntimeError, match="weight"):
+        layer.load_state_dict(state)
 
 
-def test_padding_stays_zero_in_training(sets):
-    layer = BlockPolynomialLayer.from_polynomials(sets, Z)
+def test_padding_stays_zero_in_training(layer):
     optimizer = torch.optim.SGD(layer.parameters(), lr=0.1, momentum=0.9, weight_decay=0.1)
     for _ in range(3):
         optimizer.zero_grad()
@@ -64,13 +57,4 @@ def test_padding_stays_zero_in_training(sets):
     inside = torch.zeros_like(layer.weight, dtype=torch.bool)
     for k, (count, size) in enumerate(zip(layer.counts, layer.sizes, strict=True)):
         inside[k, :count, :size] = True
-    assert (layer.weight[~inside] == 0).all()
-    assert (layer.weight[inside] != 0).any()
-
-
-def test_state_of_another_shape_is_refused(sets):
-    layer = BlockPolynomialLayer.from_polynomials(sets, Z)
-    state = layer.state_dict()
-    state["blocks.1"] = state["blocks.1"][:-1]
-    with pytest.raises(RuntimeError, match="weight"):
-        layer.load_state_dict(state)
+    assert (layer.weight[~inside] == 0).all() and (layer.weight[inside] != 0).any()

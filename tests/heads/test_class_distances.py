@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch
@@ -10,12 +8,13 @@ from vinets import ChristoffelClassifier
 from vinets.heads import DistanceHead
 from vinets.heads.class_distances import (
     ClassDistances,
-    ClassMoments,
     Space,
     calibrate,
     choose_space,
+    class_forms,
+    class_moments,
+    draw_folds,
     fit_distances,
-    fold_of,
     held_out,
     products_of,
     spaces,
@@ -24,12 +23,11 @@ from vinets.heads.class_distances import (
 from vinets.testing.heads import HeadContract
 
 
-def drawn(features: int = 6, classes: int = 3, shared: bool = False) -> ClassDistances:
-    made = ClassDistances(features, products_of(3, 2, 2), classes, shared=shared)
-    for name, buffer in made.named_buffers():
+def drawn(*, shared: bool = False) -> ClassDistances:
+    made = ClassDistances(6, products_of(3, 2, 2), 3, shared=shared)
+    for buffer in made.buffers():
         if buffer.is_floating_point():
             buffer.copy_(0.5 * torch.randn(buffer.shape))
-            assert name
     return made
 
 
@@ -43,19 +41,7 @@ class TestSharedDistances(HeadContract):
         return DistanceHead(drawn(shared=True))
 
 
-def test_logits_are_logarithms_of_distances():
-    torch.manual_seed(0)
-    head = DistanceHead(drawn()).double()
-    latents = torch.randn(5, 6, 4, dtype=torch.float64)
-    with torch.no_grad():
-        head.temperature.fill_(2.0)
-        head.bias.copy_(torch.tensor([1.0, 0.0, -1.0]))
-    expected = head.bias - 2 * head.distance(latents).log()
-    torch.testing.assert_close(head(latents), expected)
-
-
 def test_distances_are_sums_of_squared_polynomials():
-    torch.manual_seed(0)
     one = drawn().double()
     features = torch.randn(4, 6, dtype=torch.float64)
     z = torch.tanh(features @ one.weight.mT + one.bias)
@@ -71,6 +57,9 @@ def digits() -> tuple[torch.Tensor, torch.Tensor]:
     return torch.from_numpy(X / 16).double(), torch.from_numpy(y)
 
 
+LINE, SQUARE = Space(2, shrink=1.0), Space(2, 2, 2, shrink=0.0, epsilon=0.01)
+
+
 def curves(count: int, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
     """A circle and a ring around it: no line, and no mean, tells them apart."""
     generator = torch.Generator().manual_seed(seed)
@@ -83,10 +72,8 @@ def curves(count: int, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
 
 def test_forms_give_the_sum_over_eigenvectors():
     # K = 1 + sum of p_i^2 / (lambda_i + epsilon), as the documentation says
-    torch.manual_seed(0)
     values, labels = torch.randn(60, 5, dtype=torch.float64), torch.arange(3).repeat(20)
-    moments = ClassMoments.of(values, labels, 3)
-    forms, offsets = moments.forms(0.0, 0.1)
+    forms, offsets = class_forms(class_moments(values, labels, 3), 0.0, 0.1)
     new = torch.randn(7, 5, dtype=torch.float64)
     for k in range(3):
         mine = values[labels == k].numpy()
@@ -117,11 +104,10 @@ def test_a_shared_covariance_of_degree_one_is_linear_discriminant_analysis(digit
 
 def test_cross_validation_chooses_degree_two_where_one_does_not_tell_circles():
     points, labels = curves(200)
-    line, square = Space(2, shrink=1.0), Space(2, 2, 2, shrink=0.0, epsilon=0.01)
-    tried = try_spaces(points, labels, [line, square], 2)
-    assert choose_space(tried).space == square
+    tried = try_spaces(points, labels, [LINE, SQUARE], 2)
+    assert choose_space(tried).space == SQUARE
     accuracies = {one.space: one.accuracy for one in tried}
-    assert accuracies[line] < 0.7 and accuracies[square] > 0.97
+    assert accuracies[LINE] < 0.7 and accuracies[SQUARE] > 0.97
 
 
 def test_classes_that_share_a_covariance_share_its_matrix():
@@ -136,9 +122,8 @@ def test_held_points_judge_in_place_of_folds():
     # told the wrong way round, they choose what does worst
     points, labels = curves(200)
     new, truth = curves(100, seed=1)
-    line, square = Space(2, shrink=1.0), Space(2, 2, 2, shrink=0.0, epsilon=0.01)
-    for answer, best in ((truth, square), (1 - truth, line)):
-        tried = try_spaces(points, labels, [line, square], 2, held=(new, answer))
+    for answer, best in ((truth, SQUARE), (1 - truth, LINE)):
+        tried = try_spaces(points, labels, [LINE, SQUARE], 2, held=(new, answer))
         assert choose_space(tried).space == best
 
 
@@ -153,9 +138,9 @@ def test_held_out_points_are_further_away(digits):
 
 def test_folds_are_even_and_every_class_is_in_each():
     labels = torch.arange(4).repeat_interleave(9)
-    parts = fold_of(labels, 3, seed=0)
-    for k in range(4):
-        assert parts[labels == k].bincount().tolist() == [3, 3, 3]
+    folds = torch.stack(draw_folds(labels, 3, seed=0))
+    assert (folds.sum(0) == 1).all()
+    assert all((folds[:, labels == k].sum(1) == 3).all() for k in range(4))
 
 
 def test_calibration_finds_the_temperature_that_made_the_labels():

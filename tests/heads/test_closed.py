@@ -1,11 +1,9 @@
-from __future__ import annotations
-
 import pytest
 import torch
 from sklearn.datasets import load_digits
 from sklearn.linear_model import RidgeClassifier
 
-from vinets import CutNetwork, attach_distances, build, collect, train_classifier
+from vinets import CutNetwork, attach_distances, build, collect, evaluate, train_classifier
 from vinets.data import digits
 from vinets.heads import HEADS, DistanceHead, LinearHead, PooledHead, closed
 from vinets.heads.closed import fit_ridge
@@ -21,9 +19,7 @@ def trained():
 
 
 def accuracy(network, data) -> float:
-    x, y = next(iter(data.test.batches(len(data.test))))
-    with torch.no_grad():
-        return float((network(x).argmax(1) == y).double().mean())
+    return evaluate(network, data.test).accuracy
 
 
 def test_a_network_without_training_is_near_the_uncut_one_and_is_saved(trained, tmp_path):
@@ -114,10 +110,8 @@ def test_ridge_is_the_same_from_either_gram_matrix():
     torch.manual_seed(0)
     X, y = torch.randn(12, 30, dtype=torch.float64), torch.arange(3).repeat(4)
     wide = fit_ridge(X, y, 3, penalties=[0.1])
-    # as many zeros as it takes to have more points than features change no product
-    weight = torch.linalg.solve(
-        (X - X.mean(0)).mT @ (X - X.mean(0))
-        + 0.1 * (X - X.mean(0)).square().sum() / 30 * torch.eye(30, dtype=torch.float64),
-        (X - X.mean(0)).mT @ (torch.nn.functional.one_hot(y, 3).double() * 2),
-    )
+    Z = X - X.mean(0)
+    penalty = 0.1 * Z.square().sum() / 30 * torch.eye(30, dtype=torch.float64)
+    right = Z.mT @ (torch.nn.functional.one_hot(y, 3).double() * 2)
+    weight = torch.linalg.solve(Z.mT @ Z + penalty, right)
     torch.testing.assert_close(wide.weight.detach(), weight.mT)

@@ -1,7 +1,5 @@
 """The kernel of units against the plain operations, on a GPU or by Triton's interpreter."""
 
-from __future__ import annotations
-
 import copy
 import os
 import subprocess
@@ -12,7 +10,6 @@ from types import ModuleType
 
 import pytest
 import torch
-from torch import nn
 from torch._subclasses import FakeTensorMode
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -66,16 +63,18 @@ def distance(found, expected):
     return float((found.double() - expected).norm() / expected.norm())
 
 
+PARTLY_FULL, TOO_LARGE = (3, 64, 100, 70, 3), (2, 300, 40, 10, 3)  # the last tiles; weights
 SIZES = [
-    (3, 64, 100, 70, 3),  # the last tiles are not full
-    (1, 7, 17, 1, 1),  # nothing is a multiple of anything
-    (5, 20, 49, 5, 2),
-    (2, 130, 64, 65, 4),
-    (2, 24, 16, 64, 5),
-    (2, 300, 40, 10, 3),  # weights do not all fit
-    (2, 512, 16, 9, 5),
+    *(PARTLY_FULL, TOO_LARGE, (1, 7, 17, 1, 1)),  # and nothing is a multiple of anything
+    *((5, 20, 49, 5, 2), (2, 130, 64, 65, 4), (2, 24, 16, 64, 5), (2, 512, 16, 9, 5)),
 ]
-HALVES = [torch.float16, pytest.param(torch.bfloat16, marks=needs_a_gpu)]
+CASES = [
+    *((size, {"last": last}) for size in SIZES for last in (True, False)),
+    *(((3, 20, 70, 66, 2), {"rank": rank}) for rank in (1, 16, 17, 100)),
+    *((size, {"dtype": torch.float16}) for size in (PARTLY_FULL, TOO_LARGE)),
+    pytest.param(PARTLY_FULL, {"dtype": torch.bfloat16}, marks=needs_a_gpu),
+    pytest.param(TOO_LARGE, {"dtype": torch.bfloat16}, marks=needs_a_gpu),
+]
 
 
 def close_to_plain(given, forms, spatial, relu=False):
@@ -84,28 +83,14 @@ def close_to_plain(given, forms, spatial, relu=False):
 
 
 @runs_the_kernel
-@pytest.mark.parametrize("last", [True, False])
-@pytest.mark.parametrize("size", SIZES)
-def test_sums_are_those_of_products(size, last):
-    assert close_to_plain(*made(*size, last=last))
-
-
-@runs_the_kernel
-@pytest.mark.parametrize("rank", [1, 16, 17, 100])
-def test_spatial_weights_are_combinations_of_any_number_of_patterns(rank):
-    assert close_to_plain(*made(3, 20, 70, 66, 2, rank=rank))
+@pytest.mark.parametrize(("size", "options"), CASES)
+def test_sums_are_those_of_products(size, options):
+    assert close_to_plain(*made(*size, **options))
 
 
 @runs_the_kernel
 def test_sums_are_those_of_relus():
     assert close_to_plain(*made(4, 20, 49, 70, 1), relu=True)
-
-
-@runs_the_kernel
-@pytest.mark.parametrize("size", [SIZES[0], SIZES[5]])
-@pytest.mark.parametrize("dtype", HALVES)
-def test_sums_of_half_precision_are_close(size, dtype):
-    assert close_to_plain(*made(*size, dtype=dtype))
 
 
 @runs_the_kernel
@@ -119,9 +104,9 @@ def test_what_is_no_number_is_not_hidden(relu):
 
 @runs_the_kernel
 def test_autocast_says_in_which_dtype_products_are_made():
-    given, forms, spatial = made(*SIZES[0])
+    given, forms, spatial = made(*PARTLY_FULL)
     with torch.autocast(DEVICE, torch.float16):
-        found = fused.sums(*given)
+        found = fused.sums(*given, relu=False)
     far = distance(found, plain_sums(forms, spatial))
     assert found.dtype == torch.float16 and CLOSE[torch.float32] < far < CLOSE[torch.float16]
 
@@ -140,7 +125,7 @@ def test_rows_and_images_of_a_larger_tensor_are_read_where_they_lie():
 def test_the_division_of_the_work_changes_nothing(channels, programs):
     given, _, _ = made(7, channels, 40, 40, 2)
     found = fused.in_tiles(*given, False, fused.Blocks(32, 16, 16, 4, 2, programs))
-    assert distance(found.sum(1), fused.sums(*given).double()) < 1e-6
+    assert distance(found.sum(1), fused.sums(*given, relu=False).double()) < 1e-6
 
 
 @needs_a_gpu
@@ -209,10 +194,10 @@ def test_compiled_heads_run_it(kind, backend, everywhere, monkeypatch):
         for batch in (3, 5):  # the second one with a symbol for the batch
             latents = torch.randn(batch, 20, 70, device=DEVICE)
             assert distance(compiled(latents), exactly(head, latents)) < 5 * CLOSE[torch.float32]
-        with torch.autocast(DEVICE, torch.bfloat16 if ON_GPU else torch.float16):
+        half = torch.bfloat16 if ON_GPU else torch.float16
+        with torch.autocast(DEVICE, half):
             found = compiled(latents)
-    assert kernel.calls == 3
-    assert found.dtype == (torch.bfloat16 if ON_GPU else torch.float16)
+    assert kernel.calls == 3 and found.dtype == half
     assert distance(found, exactly(head, latents)) < 5 * CLOSE[found.dtype]
 
 
@@ -225,17 +210,18 @@ def test_the_operator_does_what_compilers_are_told(positions, dtype):
     torch.library.opcheck(OPERATOR, (*given, False), test_utils=checks)
 
 
+def turned(weight):
+    return torch.nn.Parameter(1 - weight)
+
+
 CHANGES = {
     "forms in place": lambda head: head.forms.weight.mul_(0.9),
     "biases in place": lambda head: head.forms.bias.add_(0.1),
     "patterns in place": lambda head: head.spatial.patterns.mul_(1.2),
     "shares by data": lambda head: head.spatial.weight.data.neg_(),
-    "other shares": lambda head: setattr(
-        head.spatial, "weight", nn.Parameter(torch.randn_like(head.spatial.weight))
-    ),
+    "other shares": lambda head: setattr(head.spatial, "weight", turned(head.spatial.weight)),
     "another state": lambda head: head.load_state_dict(
-        {name: 1.1 * value + 0.1 for name, value in head.state_dict().items() if name != "owners"},
-        strict=False,
+        {name: 1.1 * value + 0.1 for name, value in head.state_dict().items()}
     ),
     "another dtype": lambda head: head.half(),
 }
@@ -298,15 +284,12 @@ def test_a_folded_head_in_use_on_a_gpu_asks_for_it(used, kind, relu):
     assert used == [relu]
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        *({"gradients": True}, {"folded": False}, {"positions": 15}, {"dtype": torch.float64}),
-        {"device": torch.Tensor},  # on a CPU
-    ],
-)
-def test_others_do_not(used, options):
-    run(**options)
+OTHERS = {"gradients": True, "folded": False, "positions": 15, "dtype": torch.float64}
+
+
+@pytest.mark.parametrize(("name", "value"), (OTHERS | {"device": torch.Tensor}).items())
+def test_others_do_not(used, name, value):
+    run(**{name: value})
     assert not used
 
 
@@ -413,14 +396,14 @@ def recent(monkeypatch):
     monkeypatch.setitem(sys.modules, "triton", triton)
     monkeypatch.setitem(sys.modules, "triton.language", language)
     monkeypatch.setattr(fused, "tl", None, raising=False)
-    for cached in (fused._tried, fused._kernel):
-        cached.cache_clear()
+    forget()
     yield monkeypatch
-    for cached in (fused._tried, fused._kernel):
-        cached.cache_clear()
+    forget()
 
 
-GPU = torch.device("cuda", 0)
+def forget():
+    fused._tried.cache_clear()
+    fused._kernel.cache_clear()
 
 
 def no_compiler(*_, relu):
@@ -438,11 +421,11 @@ def no_compiler(*_, relu):
     ids=["no Triton", "wrong sums", "no compiler", "old GPU"],
 )
 def test_it_works_where_triton_and_a_recent_gpu_are_and_sums_are_right(recent, owner, name, value):
-    assert fused._works(GPU)
-    for cached in (fused._tried, fused._kernel):
-        cached.cache_clear()
+    gpu = torch.device("cuda", 0)
+    assert fused._works(gpu)
+    forget()
     (recent.setitem if owner is sys.modules else recent.setattr)(owner, name, value)
-    assert not fused._works(GPU)
+    assert not fused._works(gpu)
 
 
 @pytest.mark.parametrize("size", [2, 4])

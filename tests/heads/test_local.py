@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import copy
 
 import numpy as np
@@ -16,13 +14,10 @@ from vinets.testing.heads import lived
 
 
 def test_the_local_head_is_its_formula(heads, latents):
-    """Position by position, polynomial by polynomial."""
     head = heads["local"]().eval()
     h = (latents - head.rescale.mean) / head.rescale.std
-    y = torch.zeros(len(latents), len(head.polynomials.bias))
-    for p in range(latents.shape[2]):
-        variables = torch.tanh(head.projection(h[:, :, p]))
-        y += head.spatial.weight[p] * head.polynomials(variables)
+    values = (head.polynomials(torch.tanh(head.projection(h[..., p]))) for p in range(4))
+    y = sum(weight * value for weight, value in zip(head.spatial.weight, values, strict=True))
     torch.testing.assert_close(head(latents), head.linear(head.norm(y)))
 
 
@@ -42,23 +37,15 @@ def test_without_a_projection_the_channels_are_the_variables(shared):
     latents = torch.randn(7, 5, 2)
     y = sum(head.spatial.weight[p] * layer(latents[:, :, p]) for p in range(2))
     torch.testing.assert_close(head(latents), head.linear(head.norm(y)))
-    config = head.config()
-    again = LocalHead.from_config(config, head.state_dict())
+    again = LocalHead.from_config(head.config(), head.state_dict())
     again.load_state_dict(head.state_dict())
     assert torch.equal(again.eval()(latents), head(latents))
 
 
-def test_the_control_has_the_shape_and_other_numbers(heads):
+def test_the_control_has_relus_on_monomials_of_the_same_scale(heads):
     head = heads["local path"]()
-    control = next_to(LocalReLUHead, head, seed=2)
-    # generators have a leading term each, and what is drawn has none
-    shape = head.parts() | {"monomials": head.parts()["monomials"] - len(head.polynomials.leading)}
-    assert type(control) is LocalReLUHead and control.parts() == shape
-    assert control.polynomials.activation == "relu"
-    assert not torch.equal(control.polynomials.weight, head.polynomials.weight)
-    assert torch.equal(control.polynomials.scale, head.polynomials.scale)
-    same = next_to(LocalReLUHead, head, seed=2)
-    assert torch.equal(control.polynomials.weight, same.polynomials.weight)
+    control = next_to(LocalReLUHead, head).polynomials
+    assert control.activation == "relu" and torch.equal(control.scale, head.polynomials.scale)
 
 
 def wide(local):
@@ -80,9 +67,7 @@ MADE = {
 
 @pytest.mark.parametrize("name", MADE)
 @pytest.mark.parametrize("training", [False, True])
-def test_batches_beyond_the_cache_are_split_without_a_trace(
-    heads, latents, name, training, monkeypatch
-):
+def test_batches_beyond_the_cache_are_split(heads, latents, name, training, monkeypatch):
     whole = MADE[name](heads).double().train(training)
     split = copy.deepcopy(whole)
     inputs = [latents.double().requires_grad_() for _ in range(2)]
@@ -93,8 +78,12 @@ def test_batches_beyond_the_cache_are_split_without_a_trace(
         found[-1].square().sum().backward()
     torch.testing.assert_close(*found)
     torch.testing.assert_close(*(given.grad for given in inputs))
-    torch.testing.assert_close(dict(split.state_dict()), dict(whole.state_dict()))
-    for p, q in zip(split.parameters(), whole.parameters(), strict=True):
+    assert_trained_alike(split, whole)
+
+
+def assert_trained_alike(head, expected):
+    torch.testing.assert_close(dict(head.state_dict()), dict(expected.state_dict()))
+    for p, q in zip(head.parameters(), expected.parameters(), strict=True):
         torch.testing.assert_close(p.grad, q.grad)
 
 
@@ -122,9 +111,7 @@ def test_behind_its_variables_a_head_is_the_same(heads, latents, name, training)
     torch.testing.assert_close(found, logits)
     found.square().sum().backward()
     logits.square().sum().backward()
-    for p, q in zip(twin.parameters(), whole.parameters(), strict=True):
-        torch.testing.assert_close(p.grad, q.grad)
-    torch.testing.assert_close(dict(twin.state_dict()), dict(whole.state_dict()))
+    assert_trained_alike(twin, whole)
 
 
 def test_what_is_trained_in_front_is_not_split_off(heads):
@@ -142,26 +129,19 @@ def test_a_large_batch_is_really_split(monkeypatch):
     assert seen == [3, 3, 2] and torch.equal(found, torch.ones(8, 5))
 
 
-def plain_sums(spatial, h, weight, bias, activation):
-    y = torch.einsum("bps,ns->bpn", h, weight) + bias
-    return torch.einsum("bpn,pn->bn", activation(y), spatial.weight)
-
-
 SLOPES = {-1.0: torch.abs, 0.0: torch.relu, 1.0: lambda y: y}
 
 
 @pytest.mark.parametrize("slope", SLOPES)
 def test_sums_of_forms_and_their_gradients_are_those_of_the_formula(slope, monkeypatch):
     monkeypatch.setattr(pieces, "CACHED", 60)  # three images at a time, the last part is short
-    draws = torch.Generator().manual_seed(0)
-    spatial = pieces.SpatialSum(5, 4).double()
-    shapes = (8, 4, 3), (5, 3), (5,)
-    given = [torch.randn(s, generator=draws, dtype=torch.float64) for s in shapes]
-    trained = [t.requires_grad_() for t in (*given, spatial.weight)]
-    found = spatial.of_forms(*given, slope)
-    expected = plain_sums(spatial, *given, SLOPES[slope])
+    spatial, shapes = pieces.SpatialSum(5, 4).double(), ((8, 4, 3), (5, 3), (5,))
+    h, weight, bias = (torch.randn(s, dtype=torch.float64, requires_grad=True) for s in shapes)
+    trained = h, weight, bias, spatial.weight
+    found = spatial.of_forms(h, weight, bias, slope)
+    expected = (SLOPES[slope](h @ weight.mT + bias) * spatial.weight).sum(1)
     torch.testing.assert_close(found, expected)
-    ahead = torch.randn(8, 5, generator=draws, dtype=torch.float64)
+    ahead = torch.randn(8, 5, dtype=torch.float64)
     wanted = torch.autograd.grad(expected, trained, ahead)
     for _ in range(2):  # what is kept for the gradient is not used up by it
         gradients = torch.autograd.grad(found, trained, ahead, retain_graph=True)

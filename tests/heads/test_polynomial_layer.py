@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch
@@ -22,32 +20,18 @@ def layer(shared, points) -> PolynomialLayer:
 
 def plain(layer: PolynomialLayer, z: torch.Tensor) -> torch.Tensor:
     """The formula of the docstring, term by term."""
-    columns = []
-    for s, powers in enumerate(layer.monomials.terms.exponents().tolist()):
-        m = torch.ones(len(z), dtype=z.dtype)
-        for i, power in enumerate(powers):
-            m = m * z[:, i] ** power
-        columns.append((m - layer.shift[s]) / layer.scale[s])
-    return (torch.stack(columns, 1) @ layer.coefficients.T + layer.bias).abs()
-
-
-def test_the_layer_is_its_formula(layer, points):
-    torch.testing.assert_close(layer(points), plain(layer, points))
+    powers = torch.from_numpy(layer.monomials.terms.exponents())
+    m = ((z[:, None] ** powers).prod(2) - layer.shift) / layer.scale
+    return (m @ layer.coefficients.T + layer.bias).abs()
 
 
 def test_it_starts_as_the_absolute_generators_up_to_a_positive_factor_each(layer, shared, points):
     ours, theirs = layer(points), shared.evaluate(points).abs()
+    torch.testing.assert_close(ours, plain(layer, points))
     factor = (ours * theirs).sum(0) / theirs.square().sum(0)
     assert (factor > 0).all()
     torch.testing.assert_close(ours, factor * theirs, atol=1e-5, rtol=1e-5)  # float32 at first
     torch.testing.assert_close(layer.weight.norm(dim=1), torch.ones(len(shared)).double())
-
-
-def test_monomials_are_standardised_on_the_points(layer, points):
-    m = (layer.monomials(points) - layer.shift) / layer.scale
-    torch.testing.assert_close(m.mean(0), torch.zeros_like(layer.shift), atol=1e-5, rtol=0)
-    spread = m.std(0, correction=0)
-    torch.testing.assert_close(spread, torch.ones_like(spread), atol=1e-5, rtol=0)
 
 
 @pytest.mark.parametrize("activation", ["abs", "relu", "none"])
@@ -60,13 +44,6 @@ def test_activations(activation):
     assert torch.equal(layer.folded()(z) < 0, expected < 0)
 
 
-@pytest.mark.parametrize("normalized", [False, True])
-def test_any_leading_shape(normalized):
-    layer = PolynomialLayer(TERMS, 4, normalized=normalized).eval()
-    z = torch.randn(2, 3, 5, 2)
-    torch.testing.assert_close(layer(z), layer(z.flatten(0, 2)).view(2, 3, 5, 4))
-
-
 @pytest.mark.parametrize("count", [4, 10])
 def test_values_are_batch_normalised_whichever_way(count):
     """From the moments of few monomials, or value by value where these are many."""
@@ -75,7 +52,6 @@ def test_values_are_batch_normalised_whichever_way(count):
     with torch.no_grad():
         for p in (norm.weight, norm.bias, bias):
             p.copy_(torch.randn(count))
-    layer.norm.load_state_dict(norm.state_dict())
     z = torch.rand(30, 4, 2, dtype=torch.float64, requires_grad=True)
     assert (layer.affine(layer.scaled(z)) is None) == (count == 4)
     layer.norm.load_state_dict(norm.state_dict())  # asking moved the statistics
@@ -109,13 +85,8 @@ def test_bad_input_is_named():
 def exponent_tables(draw) -> np.ndarray:
     """Distinct exponent vectors without the constant; hardly ever closed under division."""
     n = draw(st.integers(1, 4))
-    rows = draw(
-        st.sets(
-            st.tuples(*[st.integers(0, 3)] * n).filter(lambda row: sum(row) > 0),
-            min_size=1,
-            max_size=12,
-        )
-    )
+    row = st.tuples(*[st.integers(0, 3)] * n).filter(any)
+    rows = draw(st.sets(row, min_size=1, max_size=12))
     return np.array(sorted(rows, key=lambda row: (sum(row), row)))
 
 
@@ -128,23 +99,17 @@ def test_terms_are_products_of_powers(table, shape):
     np.testing.assert_allclose(layer(torch.from_numpy(z)).numpy(), expected, atol=1e-12)
 
 
-def test_a_high_power_alone_brings_its_own_parents():
-    layer = Monomials(TermSet.from_exponents([[7, 0], [3, 5]]))
-    z = torch.tensor([[1.5, -0.5]], dtype=torch.float64)
-    expected = torch.tensor([[1.5**7, 1.5**3 * (-0.5) ** 5]], dtype=torch.float64)
-    torch.testing.assert_close(layer(z), expected)
-    assert layer.outputs is not None  # auxiliary rows, dropped again
-
-
-def test_a_closed_set_costs_one_multiplication_a_term():
+def test_a_closed_set_costs_one_multiplication_a_term_and_another_brings_parents():
     layer = Monomials(TermSet.from_exponents([[1, 0], [0, 1], [2, 0], [1, 1], [2, 1]]))
     assert layer.multiplications == 3 and layer.outputs is None
+    # auxiliary rows, dropped again
+    assert Monomials(TermSet.from_exponents([[7, 0], [3, 5]])).outputs is not None
 
 
 def test_gradients_agree_with_differences():
     layer = Monomials(TermSet.from_exponents([[1, 0, 0], [1, 1, 0], [0, 2, 1], [3, 0, 2]]))
-    z = torch.randn(3, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    assert torch.autograd.gradcheck(layer, z.requires_grad_())
+    z = torch.randn(3, 3, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(layer, z)
 
 
 def test_saved_are_the_terms_and_nothing_that_follows_from_them():

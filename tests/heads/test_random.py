@@ -1,6 +1,4 @@
-from __future__ import annotations
-
-from itertools import combinations_with_replacement
+from itertools import combinations_with_replacement, product
 
 import numpy as np
 import pytest
@@ -10,43 +8,37 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vinets.algebra.terms import TermSet
-from vinets.heads import LocalRandomMonomials, LocalSameDegrees, RandomMonomials, SameDegrees
+from vinets.heads import (
+    LocalRandomMonomials,
+    LocalReLUHead,
+    LocalSameDegrees,
+    RandomMonomials,
+    SameDegrees,
+)
 from vinets.heads.random import points_of, random_terms
 from vinets.testing.heads import small_latents
 
+GLOBAL, LOCAL = (RandomMonomials, SameDegrees), (LocalRandomMonomials, LocalSameDegrees)
+PAIRS = [*product(("vanishing", "blocks"), GLOBAL), *product(("local path",), LOCAL)]
+PAIRS.append(("local path", LocalReLUHead))
 
-@pytest.mark.parametrize(
-    ("name", "kind"),
-    [
-        ("vanishing", RandomMonomials),
-        ("vanishing", SameDegrees),
-        ("blocks", RandomMonomials),
-        ("blocks", SameDegrees),
-        ("local path", LocalRandomMonomials),
-        ("local path", LocalSameDegrees),
-    ],
-)
+
+@pytest.mark.parametrize(("name", "kind"), PAIRS)
 def test_the_baseline_has_the_same_numbers(heads, name, kind):
     head = heads[name]()
     baseline, same, other = (next_to(kind, head, seed=s) for s in (3, 3, 4))
     ours, theirs = head.parts(), baseline.parts()
     if baseline.polynomials.leading is None:
         ours["monomials"] -= len(head.polynomials.leading)  # generators alone have leading terms
-    if not kind.same_degrees:  # other degrees take other numbers of indices
+    terms, drawn = (one.polynomials.monomials.terms for one in (head, baseline))
+    assert (terms.names() == drawn.names()) == (kind is LocalReLUHead)
+    if kind.same_degrees or kind is LocalReLUHead:
+        assert terms.degrees.tolist() == drawn.degrees.tolist()
+    else:  # other degrees take other numbers of indices
         ours.pop("monomials"), theirs.pop("monomials")
     assert ours == theirs
     assert torch.equal(baseline.polynomials.weight, same.polynomials.weight)
     assert not torch.equal(baseline.polynomials.weight, other.polynomials.weight)
-
-
-@pytest.mark.parametrize(
-    ("name", "kind"), [("vanishing", SameDegrees), ("local path", LocalSameDegrees)]
-)
-def test_the_baseline_of_the_same_degrees_has_them(heads, name, kind):
-    head = heads[name]()
-    terms = [one.polynomials.monomials.terms for one in (head, next_to(kind, head))]
-    assert terms[0].degrees.tolist() == terms[1].degrees.tolist()
-    assert terms[0].names() != terms[1].names()
 
 
 def test_random_monomials_are_standardised_on_the_points(heads):
@@ -71,8 +63,7 @@ def test_the_baseline_leaves_the_head_alone_and_is_untrained(heads):
 
 def every_term(n: int, degree: int) -> TermSet:
     blocks = [list(combinations_with_replacement(range(n), d)) for d in range(1, degree + 1)]
-    empty = np.zeros((0, 0), dtype=np.int64)
-    return TermSet(n, (empty, *(np.array(block, dtype=np.int64) for block in blocks)))
+    return TermSet(n, (np.zeros((0, 0), dtype=np.int64), *map(np.array, blocks)))
 
 
 @settings(max_examples=30, deadline=None)

@@ -1,27 +1,26 @@
 """Units of forms: products, and ReLU units next to them."""
 
+from functools import partial
+
 import pytest
 import torch
 from torch import nn
 
 from vinets.heads import ProductsHead, ProductsOptions, ReLUUnits
 from vinets.heads.units import NormalizedForms, SpatialPatterns
-from vinets.testing.heads import HeadContract, small_latents
+from vinets.testing.heads import HeadContract, lived, small_latents
+
+MADE = {
+    "cubic": partial(ProductsHead, 6, 4, 3, count=5, rank=3, factors=3),
+    "gated": partial(ProductsHead, 6, 4, 3, count=5, rank=4, offset=1.0),
+    "ReLU": partial(ReLUUnits, 6, 4, 3, count=5, rank=2),
+}
 
 
-class TestProducts(HeadContract):
-    def make(self):
-        return ProductsHead(6, 4, 3, count=5, rank=3, factors=3)
-
-
-class TestGatedProducts(HeadContract):
-    def make(self):
-        return ProductsHead(6, 4, 3, count=5, rank=4, factors=2, offset=1.0)
-
-
-class TestReLUUnits(HeadContract):
-    def make(self):
-        return ReLUUnits(6, 4, 3, count=5, rank=2)
+class TestUnits(HeadContract):
+    @pytest.fixture(params=MADE)
+    def head(self, request):
+        return lived(MADE[request.param]()).eval()
 
 
 @pytest.fixture(scope="module")
@@ -75,10 +74,8 @@ def test_forms_are_batch_normalised():
         if step == 0:
             torch.testing.assert_close(found, expected, atol=2e-4, rtol=1e-3)
             weights = torch.randn(9)
-            gradients = [
-                torch.autograd.grad((values.square() @ weights).sum(), forms.weight)[0]
-                for values in (found, expected)
-            ]
+            sums = ((values.square() @ weights).sum() for values in (found, expected))
+            gradients = (torch.autograd.grad(one, forms.weight)[0] for one in sums)
             torch.testing.assert_close(*gradients, atol=1e-2, rtol=1e-3)
     forms.eval(), norm.eval(), standard.eval()
     # running moments are averages: those of forms and those that follow from channels are close

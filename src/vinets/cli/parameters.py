@@ -72,7 +72,7 @@ class Panel(str):
         self, help: str, default: Any = MISSING, domain: Domain | None = None, **more: Any
     ) -> Any:
         """Describe an option; without a domain, it takes that of its type. See :func:`option`."""
-        return option(default, domain, help, panel=self, **more)  # type: ignore[arg-type]
+        return option(default, domain, help, panel=self, **more)
 
 
 DATA, RUNNING, OUTPUT = Panel("Data"), Panel("Running"), Panel("Output")

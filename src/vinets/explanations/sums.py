@@ -20,7 +20,6 @@ from torch import Tensor
 from vinets.algebra.terms import term_name
 from vinets.heads import Head, PolynomialHead, ProductsHead
 from vinets.heads.local import LocalPolynomials
-from vinets.heads.polynomial_layer import PolynomialLayer
 
 MAX_TERMS_SHOWN = 4  # terms of a polynomial that are written, the most influential ones
 
@@ -137,8 +136,7 @@ class _Polynomials(HeadSum):
 
     def write(self, index: int, mean: Tensor, spread: Tensor) -> str:
         layer = self.head.polynomials
-        matrix = layer.coefficients if isinstance(layer, PolynomialLayer) else layer.dense()
-        row = matrix[index].detach()
+        row = layer.coefficients[index].detach()
         # A block layer is folded to shift 0 and scale 1, a shared one to none.
         text = written(row, float(layer.bias[index].detach()), row * spread, self.terms)
         return {"abs": f"|{text}|", "relu": f"max(0, {text})"}.get(layer.activation, text)

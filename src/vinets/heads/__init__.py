@@ -4,14 +4,14 @@ from vinets.heads.base import HEADS, Head, HeadOptions, LastLayer
 from vinets.heads.class_distances import DistanceHead
 from vinets.heads.closed import ChosenHead, LDAHead, RidgeHead
 from vinets.heads.facts import BuildFacts
-from vinets.heads.linear import ComponentsHead, LinearHead, PooledHead
-from vinets.heads.local import LocalHead, LocalOptions, LocalPolynomials, LocalReLUHead
-from vinets.heads.mlp import MLPHead
+from vinets.heads.linear import ComponentsHead, LinearHead, MLPHead, PooledHead
+from vinets.heads.local import LocalHead, LocalOptions, LocalPolynomials
 from vinets.heads.pieces import HeadMaps, LinearMap, LinearPath, PolynomialMap, SpatialSum
 from vinets.heads.polynomial import PolynomialHead
 from vinets.heads.products import ProductsHead, ProductsOptions, ReLUUnits
 from vinets.heads.random import (
     LocalRandomMonomials,
+    LocalReLUHead,
     LocalSameDegrees,
     RandomMonomials,
     RandomOptions,

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor, nn
@@ -21,7 +21,7 @@ from vinets.core.options import Options
 from vinets.core.progress import Progress
 from vinets.core.registry import Registry
 from vinets.heads.facts import BuildFacts
-from vinets.heads.pieces import HeadMaps
+from vinets.heads.pieces import HeadMaps, folded_linear, parameter_count
 from vinets.latent.collect import Latents
 
 HEADS: Registry[type[Head]] = Registry("head", "vinets.heads")
@@ -30,29 +30,35 @@ HEADS: Registry[type[Head]] = Registry("head", "vinets.heads")
 
 @dataclass(frozen=True)
 class HeadOptions(Options):
-    """Base of the options of heads.
-
-    ``kind`` is the head that the options build, where baselines are made like it.
-    """
+    """Base of the options of heads; ``kind`` is the head that they build to compare others with."""
 
     panel: ClassVar[str] = "Head"
     kind: ClassVar[str] = ""
 
 
-class LastLayer(NamedTuple):
-    """The end of a head: features of latents, normalisation if there is any, a linear layer."""
+class LastLayer(nn.Module):
+    """The end of a head: features (B, F), normalisation if there is any, a linear layer.
 
-    features: Callable[[Tensor], Tensor]  # latents (B, C, P) to (B, F)
-    norm: nn.BatchNorm1d | None
-    linear: nn.Linear
+    Modules among them belong to the head, so that training this trains the head.
+    """
+
+    def __init__(
+        self, features: Callable[[Tensor], Tensor], norm: nn.BatchNorm1d | None, linear: nn.Linear
+    ) -> None:
+        super().__init__()
+        self.features, self.norm, self.linear = features, norm, linear
+
+    def forward(self, z: Tensor) -> Tensor:
+        y = self.features(z)
+        logits: Tensor = self.linear(y if self.norm is None else self.norm(y))
+        return logits
 
 
 class Head(nn.Module, ABC):
     """Base of all heads: latents (B, C, P) to logits (B, K).
 
     A subclass with a ``kind`` of its own is a head that all of vinets knows from then on: files,
-    tables, theory, and, where it has :meth:`make`, ``vinets.build(head=kind)`` and the command
-    line.
+    tables, theory, and, if it can be built, ``vinets.build(head=kind)`` and the command line.
     """
 
     kind: ClassVar[str]  # one word, in files and on the command line
@@ -97,24 +103,13 @@ class Head(nn.Module, ABC):
 
     @classmethod
     def build(
-        cls,
-        latents: Latents,
-        options: Any = None,
-        seed: int = 0,
-        progress: Progress | None = None,
+        cls, latents: Latents, options: Any = None, seed: int = 0, progress: Progress | None = None
     ) -> Head:
         """Make an untrained head for latents, with its :attr:`facts`.
 
-        Parameters
-        ----------
-        latents : Latents
-            Latents of training data behind the cut; :func:`vinets.collect` collects them.
-        options : HeadOptions or None, default=None
-            An object of the class :attr:`Options`; None takes the defaults.
-        seed : int, default=0
-            The seed of every draw. The same seed gives the same head, whatever was made before.
-        progress : Progress or None, default=None
-            Hears of long steps.
+        Latents are those of training data behind the cut, which :func:`vinets.collect` collects;
+        options are an object of the class :attr:`Options`, None for its defaults. The same seed
+        gives the same head, whatever was made before. ``progress`` hears of long steps.
         """
         begin = time.perf_counter()
         with seeded(seed):
@@ -138,17 +133,11 @@ class Head(nn.Module, ABC):
         return copy.deepcopy(self)
 
     def split(self) -> tuple[Callable[[Tensor], Tensor], nn.Module] | None:
-        """Return what training never changes, latents to variables, and the module behind it.
-
-        None where there is nothing of the kind. With it, the first part can be computed once.
-        """
+        """Return what training never changes, to be computed once, and the module behind it."""
         return None
 
     def last_layer(self) -> LastLayer | None:
-        """Return the linear layer behind features that stay as they are, if there is one.
-
-        It can be trained alone.
-        """
+        """Return the linear layer behind features that stay, if there is one, to train it alone."""
         return None
 
     @property
@@ -159,6 +148,37 @@ class Head(nn.Module, ABC):
     def trained_parameters(self) -> list[nn.Parameter]:
         """Return the parameters that fine-tuning changes."""
         return [p for p in self.parameters() if p.requires_grad]
+
+
+class FeatureHead(Head):
+    """Base of heads that end with features, batch normalisation unless folded, a linear layer."""
+
+    norm: nn.BatchNorm1d | None
+    linear: nn.Linear
+
+    @abstractmethod
+    def features(self, latents: Tensor) -> Tensor:
+        """Return what the last layer sees, (B, F)."""
+
+    def forward(self, latents: Tensor) -> Tensor:
+        y = self.features(latents)
+        return self.linear(y if self.norm is None else self.norm(y))
+
+    def last_layer(self) -> LastLayer | None:
+        return LastLayer(self.features, self.norm, self.linear)
+
+    @torch.no_grad()
+    def folded(self) -> Self:
+        plain = super().folded()
+        if self.norm is not None:
+            plain.linear, plain.norm = folded_linear(self.norm, self.linear), None
+        return plain
+
+    def parts(self) -> dict[str, int]:
+        return {"linear": parameter_count(self.norm, self.linear)}
+
+    def config(self) -> dict[str, Any]:
+        return {"classes": self.linear.out_features, "normalized": self.norm is not None}
 
 
 class ClosedFormHead(Head):
@@ -182,13 +202,13 @@ def features_of(
     latents: Latents, mask: Tensor, see: Callable[[Tensor], Tensor]
 ) -> tuple[Tensor, Tensor]:
     """Return what ``see`` makes of the latents of a mask (m,), in chunks, and their labels."""
-    rows, start = [], 0
-    for values, _ in latents.store.chunks(1024):
-        wanted = mask[start : start + len(values)].to(values.device)
-        rows.append(see(values[wanted].float()))
-        start += len(values)
-    labels = latents.store.labels
-    return torch.cat(rows), labels[mask.to(labels.device)].to(rows[0].device)
+    rows, labels = [], []
+    parts = zip(latents.store.chunks(1024), mask.split(1024), strict=True)
+    for (values, answers), part in parts:
+        wanted = part.to(values.device)
+        rows.append(see(values[wanted].to(latents.device)))
+        labels.append(answers[wanted].to(latents.device))
+    return torch.cat(rows), torch.cat(labels)
 
 
 @contextmanager

@@ -7,8 +7,9 @@ over all terms of all classes would take tens of times as many.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -70,9 +71,7 @@ class BlockPolynomialLayer(MonomialLayer):
 
     @classmethod
     @torch.no_grad()
-    def from_polynomials(
-        cls, sets: Sequence[PolynomialSet], points: Tensor
-    ) -> BlockPolynomialLayer:
+    def from_polynomials(cls, sets: Sequence[PolynomialSet], points: Tensor) -> Self:
         """Start from the generators of every class; ``points`` (m, n) give the statistics."""
         sets = [polynomials.compact() for polynomials in sets]
         terms, places = union_of_terms([t for p in sets for t in (p.terms, p.leading)])
@@ -114,7 +113,6 @@ class BlockPolynomialLayer(MonomialLayer):
         self.lead.copy_(lead)
 
     def values(self, z: Tensor) -> Tensor:
-        """Return the polynomials without the absolute value, (..., N)."""
         m = self.scaled(z)
         # Padded columns point at term 0; without the mask their weights would get gradients.
         own = m[..., self.columns] * self.filled  # (..., K, width)
@@ -122,24 +120,13 @@ class BlockPolynomialLayer(MonomialLayer):
         tails = padded.index_select(-1, self.places)
         return tails + self.lead * m.index_select(-1, self.leading) + self.bias
 
-    def forward(self, z: Tensor) -> Tensor:
-        return self.watch(self.values(z).abs())
-
-    def plain_coefficients(self) -> tuple[Tensor, Tensor]:
-        plain = self.folded()
-        return plain.dense().double(), plain.bias.double()
-
     def leading_coefficients(self) -> Tensor:
-        """Return coefficients (N,) of the leading terms, in float64."""
         return self.folded().lead.double()
 
     @torch.no_grad()
-    def folded(self) -> BlockPolynomialLayer:
-        """Return a layer with the same outputs and plain coefficients: shift 0 and scale 1."""
-        columns = [column for _, column, _ in self._classes()]
-        plain = BlockPolynomialLayer(self.monomials.terms, columns, self.leading, self.counts)
-        plain.to(self.lead.device, self.lead.dtype)
-        shift, scale = self.moments()
+    def folded(self) -> Self:
+        plain, (shift, scale) = copy.deepcopy(self), self.moments()
+        plain.set_moments(torch.zeros_like(shift), torch.ones_like(scale))
         lead = self.lead.double() / scale[self.leading]
         bias = self.bias.double() - lead * shift[self.leading]
         for (rows, column, block), target in zip(self._classes(), plain.blocks, strict=True):
@@ -148,11 +135,12 @@ class BlockPolynomialLayer(MonomialLayer):
             target.copy_(weight)
         plain.lead.copy_(lead)
         plain.bias.copy_(bias)
-        return plain.train(self.training)
+        return plain
 
+    @property
     @torch.no_grad()
-    def dense(self) -> Tensor:
-        """Return the coefficients as one matrix (N, S) over all terms, mostly zeros."""
+    def coefficients(self) -> Tensor:
+        """The coefficients as one matrix (N, S) over all terms, mostly zeros."""
         matrix = self.lead.new_zeros(len(self.lead), len(self.monomials.terms))
         for rows, column, block in self._classes():
             matrix[rows, column] = block
@@ -160,34 +148,24 @@ class BlockPolynomialLayer(MonomialLayer):
         return matrix
 
     def parts(self) -> dict[str, int]:
-        """Count integer indices of monomials and blocks, and coefficients."""
         indices = self.indices() + sum(self.sizes)
         blocks = sum(block.numel() for block in self.blocks)
         count = blocks + len(self.lead) + len(self.bias) + 2 * len(self.monomials.terms)
         return {"monomials": indices, "coefficients": count}
 
     def config(self) -> dict[str, object]:
-        """Return the arguments that make the layer again, apart from its state."""
-        return {
-            "kind": "blocks",
-            "n_variables": self.monomials.terms.n_variables,
-            "counts": list(self.counts),
-            "sizes": list(self.sizes),
-        }
+        facts = {"kind": "blocks", "n_variables": self.monomials.terms.n_variables}
+        return facts | {"counts": list(self.counts), "sizes": list(self.sizes)}
 
 
-def _unpad(
-    layer: BlockPolynomialLayer, state: dict[str, Tensor], prefix: str, metadata: Any
-) -> None:
+def _unpad(layer: BlockPolynomialLayer, state: dict[str, Tensor], prefix: str, _: Any) -> None:
     """Write the blocks in place of the padded weights."""
     state.pop(f"{prefix}weight")
     for k, block in enumerate(layer.blocks):
         state[f"{prefix}blocks.{k}"] = block.detach().contiguous()
 
 
-def _pad(
-    layer: BlockPolynomialLayer, state: dict[str, Tensor], prefix: str, *_: Any, **__: Any
-) -> None:
+def _pad(layer: BlockPolynomialLayer, state: dict[str, Tensor], prefix: str, *_: Any) -> None:
     """Read the padded weights from the blocks."""
     weight = torch.zeros_like(layer.weight)
     for k, shape in enumerate(zip(layer.counts, layer.sizes, strict=True)):

@@ -21,7 +21,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from itertools import combinations_with_replacement
+from typing import Any, NamedTuple, Self, TypeAlias
 
 import numpy as np
 import torch
@@ -32,7 +33,7 @@ from vinets.algebra.terms import TermSet
 from vinets.core.checks import parameter_error
 from vinets.heads.base import ClosedFormHead, HeadOptions, features_of
 from vinets.heads.pieces import HeadMaps, LinearMap, PolynomialMap, parameter_count
-from vinets.heads.polynomial_layer import Monomials, PolynomialLayer
+from vinets.heads.polynomial_layer import Monomials, PolynomialLayer, batch_moments
 from vinets.latent.collect import Latents
 from vinets.latent.pca import Projection, fit_pca
 
@@ -45,20 +46,8 @@ CALIBRATION_STEPS = 100
 class ClassDistances(nn.Module):
     """Christoffel functions: features (B, D) to K of every class (B, classes), each 1 or more.
 
-    Parameters
-    ----------
-    features : int
-        Width D of what it sees: latents, averaged over positions.
-    terms : TermSet
-        Monomials in tanh of the components.
-    classes : int
-        Number of classes.
-    shared : bool, default=False
-        Whether all classes have one matrix.
-
-    Notes
-    -----
-    A new one has zeros; :func:`fit_distances` fills them in.
+    It sees latents, averaged over positions, and ``terms`` in tanh of their components; ``shared``
+    if all classes have one matrix. A new one has zeros, which :func:`fit_distances` replaces.
     """
 
     weight: Tensor
@@ -66,17 +55,18 @@ class ClassDistances(nn.Module):
     forms: Tensor
     offsets: Tensor
 
-    def __init__(
-        self, features: int, terms: TermSet, classes: int, *, shared: bool = False
-    ) -> None:
+    def __init__(self, features: int, terms: TermSet, classes: int, shared: bool = False) -> None:
         super().__init__()
-        self.classes = classes
-        self.monomials = Monomials(terms)
-        size = len(terms)
+        self.monomials, size = Monomials(terms), len(terms)
         self.register_buffer("weight", torch.zeros(terms.n_variables, features))
         self.register_buffer("bias", torch.zeros(terms.n_variables))
         self.register_buffer("forms", torch.zeros(1 if shared else classes, size, size))
         self.register_buffer("offsets", torch.zeros(classes, size))
+
+    @property
+    def classes(self) -> int:
+        """The number of classes."""
+        return len(self.offsets)
 
     def variables(self, features: Tensor) -> Tensor:
         """Return the components in [-1, 1] that the monomials are of, (B, n)."""
@@ -103,14 +93,14 @@ class ClassDistances(nn.Module):
 
     def config(self) -> dict[str, Any]:
         """Return plain JSON values; the terms are among the tensors."""
-        variables, features = self.weight.shape
-        facts = {"features": features, "variables": variables, "classes": self.classes}
-        return facts | {"shared": len(self.forms) < self.classes}
+        (variables, features), shared = self.weight.shape, len(self.forms) < self.classes
+        sizes = {"features": features, "variables": variables, "classes": self.classes}
+        return {**sizes, "shared": shared}
 
     @classmethod
     def from_config(
         cls, config: Mapping[str, Any], state: Mapping[str, Tensor], prefix: str = ""
-    ) -> ClassDistances:
+    ) -> Self:
         """Make one of the shapes that ``config`` and the terms in ``state`` tell."""
         terms = Monomials.terms_of(state, f"{prefix}monomials.", int(config["variables"]))
         shared = bool(config["shared"])
@@ -118,10 +108,7 @@ class ClassDistances(nn.Module):
 
 
 def lengths(values: Tensor, forms: Tensor, offsets: Tensor) -> Tensor:
-    """Return 1 + |F_c v + b_c|^2 for values v (B, S) and every class, (B, classes).
-
-    The matrices are (classes, S, S), or (1, S, S) where all classes have the same.
-    """
+    """Return 1 + |F_c v + b_c|^2 for values v (B, S), (B, classes); F (1, S, S) serves all."""
     flat = F.linear(values, forms.flatten(0, 1)).unflatten(1, forms.shape[:2])
     if len(forms) == len(offsets):
         return 1 + (flat + offsets).square().sum(-1)
@@ -140,12 +127,9 @@ def products_of(variables: int, products: int, degree: int) -> TermSet:
     ['x0', 'x1', 'x2', 'x0^2', 'x0*x1', 'x1^2']
     """
     blocks = [np.zeros((0, 0), np.int64), np.arange(variables, dtype=np.int64)[:, None]]
-    rows = np.arange(products, dtype=np.int64)[:, None]
-    for _ in range(2, degree + 1):
-        tails = [np.arange(row[-1], products, dtype=np.int64) for row in rows]
-        repeated = np.repeat(rows, [len(tail) for tail in tails], axis=0)
-        rows = np.concatenate([repeated, np.concatenate(tails)[:, None]], axis=1)
-        blocks.append(rows)
+    for d in range(2, degree + 1):
+        rows = list(combinations_with_replacement(range(products), d))
+        blocks.append(np.array(rows, dtype=np.int64))
     return TermSet.of_blocks(variables, blocks)
 
 
@@ -164,10 +148,7 @@ class Space:
 
 
 def spaces() -> list[Space]:
-    """Return the candidates that are tried by default.
-
-    They are all components with one covariance for all classes, fewer with their own, and products.
-    """
+    """Return the default candidates: all components with one covariance, fewer, and products."""
     shapes = (
         ((512, 0, 1), (1.0,), (0.01, 0.1, 1.0)),
         ((64, 0, 1), (0.1, 0.5, 0.9, 1.0), (0.01, 0.1, 1.0)),
@@ -177,69 +158,58 @@ def spaces() -> list[Space]:
     return [Space(*m, s, e) for m, shrinks, epsilons in shapes for s in shrinks for e in epsilons]
 
 
-@dataclass(frozen=True, eq=False)
-class ClassMoments:
-    """Counts (K,), means (K, S) and covariances (K, S, S) of monomials by class, in float64."""
-
-    counts: Tensor
-    means: Tensor
-    covariances: Tensor
-
-    @classmethod
-    def of(cls, values: Tensor, labels: Tensor, classes: int) -> ClassMoments:
-        """Compute those of monomials (m, S); the covariance of a single point is zero."""
-        size = values.shape[1]
-        counts = torch.bincount(labels, minlength=classes)
-        if int(counts.min()) == 0:
-            missing = (counts == 0).nonzero()[:, 0].tolist()
-            raise ValueError(f"every class needs an example. There is none of {missing[:5]}.")
-        means = values.new_zeros(classes, size, dtype=torch.float64)
-        covariances = values.new_zeros(classes, size, size, dtype=torch.float64)
-        for k in range(classes):
-            mine = values[labels == k].double()
-            means[k] = mine.mean(0)
-            centred = mine - means[k]
-            covariances[k] = centred.mT @ centred / len(mine)
-        return cls(counts, means, covariances)
-
-    def forms(self, shrink: float, epsilon: float) -> tuple[Tensor, Tensor]:
-        """Return triangular F (K, S, S) and offsets b (K, S) with K_c(v) = 1 + |F_c v + b_c|^2.
-
-        Where nothing of a class's own covariance is left, there is one F, (1, S, S).
-        """
-        share = (self.counts / self.counts.sum()).to(self.means)
-        within = torch.einsum("k,kij->ij", share, self.covariances)
-        eye = torch.eye(within.shape[0], dtype=within.dtype, device=within.device)
-        own = self.covariances[:1] if shrink == 1 else self.covariances
-        factor = torch.linalg.cholesky(torch.lerp(own, within, shrink) + epsilon * eye)
-        forms = torch.linalg.solve_triangular(factor, eye.expand_as(factor), upper=False)
-        return forms, -(forms @ self.means[..., None]).squeeze(-1)
+Moments: TypeAlias = tuple[Tensor, Tensor, Tensor]
+"""Shares (K,), means (K, S) and covariances (K, S, S) of monomials by class, in float64."""
 
 
-class StandardMonomials:
-    """Monomials of whitened components of features (m, D), as many components as there are.
+def class_moments(values: Tensor, labels: Tensor, classes: int) -> Moments:
+    """Compute moments of monomials (m, S); the covariance of a single point is zero."""
+    counts = torch.bincount(labels, minlength=classes)
+    if int(counts.min()) == 0:
+        missing = (counts == 0).nonzero()[:, 0].tolist()
+        raise ValueError(f"every class needs an example. There is none of {missing[:5]}.")
+    means = values.new_zeros(classes, values.shape[1], dtype=torch.float64)
+    covariances = means.new_zeros(*means.shape, means.shape[1])
+    for k in range(classes):
+        means[k], covariances[k] = batch_moments(values[labels == k].double())
+    return (counts / counts.sum()).to(means), means, covariances
 
-    They are standardised on the features that they are made from, ``values`` (m, S).
+
+def class_forms(moments: Moments, shrink: float, epsilon: float) -> tuple[Tensor, Tensor]:
+    """Return triangular F (K, S, S) and offsets b (K, S) with K_c(v) = 1 + |F_c v + b_c|^2.
+
+    Where nothing of a class's own covariance is left, there is one F, (1, S, S).
     """
+    shares, means, own = moments
+    within = torch.einsum("k,kij->ij", shares, own)
+    eye = torch.eye(within.shape[0], dtype=within.dtype, device=within.device)
+    own = own[:1] if shrink == 1 else own
+    factor = torch.linalg.cholesky(torch.lerp(own, within, shrink) + epsilon * eye)
+    forms = torch.linalg.solve_triangular(factor, eye.expand_as(factor), upper=False)
+    return forms, -(forms @ means[..., None]).squeeze(-1)
 
-    def __init__(self, features: Tensor, components: int, products: int, degree: int) -> None:
-        pca = fit_pca(lambda: [features], components, at_most=True)
-        projection = Projection.from_pca(pca, "unit")
-        n = len(projection.bias)
-        terms = products_of(n, min(products, n), degree)
-        self.module = ClassDistances(features.shape[1], terms, 1).to(features)
-        self.module.weight.copy_(projection.weight)
-        self.module.bias.copy_(projection.bias)
-        self.shift, self.scale = features.new_zeros(()), features.new_ones(())
-        values = self(features)
-        self.shift = values.mean(0)
-        self.scale = values.var(0, correction=0).clamp_min(MIN_VARIANCE).sqrt()
-        self.values = values.sub_(self.shift).div_(self.scale)
 
-    def __call__(self, features: Tensor) -> Tensor:
-        """Return the standardised monomials (m, S) of features (m, D)."""
-        values = torch.cat([self.module.values(part) for part in features.split(4096)])
-        return values.sub_(self.shift).div_(self.scale)
+def standard_monomials(
+    features: Tensor, labels: Tensor, components: int, products: int, degree: int
+) -> tuple[ClassDistances, Tensor, tuple[Tensor, Tensor]]:
+    """Whiten components of features (m, D), as many as there are, and standardise their monomials.
+
+    Returned are distances without classes that know the components, the standard monomials (m, S),
+    and mean and deviation (S,) of the others.
+    """
+    if features.ndim != 2 or len(features) != len(labels):
+        got = f"{tuple(features.shape)} and {tuple(labels.shape)}"
+        raise parameter_error("fit_distances", "features", "(m, D) beside labels (m,)", got)
+    pca = fit_pca(lambda: [features], components, at_most=True)
+    projection = Projection.from_pca(pca, "unit")
+    n = len(projection.bias)
+    terms = products_of(n, min(products, n), degree)
+    distances = ClassDistances(features.shape[1], terms, 0).to(features)
+    distances.weight.copy_(projection.weight)
+    distances.bias.copy_(projection.bias)
+    values = torch.cat([distances.values(part) for part in features.split(4096)])
+    shift, scale = values.mean(0), values.var(0, correction=0).clamp_min(MIN_VARIANCE).sqrt()
+    return distances, values.sub_(shift).div_(scale), (shift, scale)
 
 
 @torch.no_grad()
@@ -253,30 +223,20 @@ def fit_distances(features: Tensor, labels: Tensor, space: Space, classes: int) 
     >>> distances(points).argmin(1)
     tensor([0, 0, 1, 1])
     """
-    _check(features, labels)
-    monomials = StandardMonomials(features, space.components, space.products, space.degree)
-    moments = ClassMoments.of(monomials.values, labels, classes)
-    forms, offsets = moments.forms(space.shrink, space.epsilon)
+    distances, values, (shift, scale) = standard_monomials(
+        features, labels, space.components, space.products, space.degree
+    )
+    moments = class_moments(values, labels, classes)
+    forms, offsets = class_forms(moments, space.shrink, space.epsilon)
     # The forms take in what standardises the monomials.
-    forms = forms / monomials.scale.double()
-    offsets = offsets - forms @ monomials.shift.double()
-    terms, shared = monomials.module.monomials.terms, len(forms) < classes
-    distances = ClassDistances(features.shape[1], terms, classes, shared=shared).to(features)
-    distances.weight.copy_(monomials.module.weight)
-    distances.bias.copy_(monomials.module.bias)
-    distances.forms.copy_(forms)
-    distances.offsets.copy_(offsets)
+    forms = forms / scale.double()
+    offsets = offsets - forms @ shift.double()
+    distances.forms = forms.to(features).contiguous()
+    distances.offsets = offsets.to(features).contiguous()
     return distances
 
 
-def _check(features: Tensor, labels: Tensor) -> None:
-    if features.ndim != 2 or len(features) != len(labels):
-        got = f"{tuple(features.shape)} and {tuple(labels.shape)}"
-        raise parameter_error("fit_distances", "features", "(m, D) beside labels (m,)", got)
-
-
-@dataclass(frozen=True)
-class SpaceScore:
+class SpaceScore(NamedTuple):
     """A space and how well held-out points are classified in it."""
 
     space: Space
@@ -300,13 +260,11 @@ def try_spaces(
 
     Cross-validation judges at most ``most`` points of a fold.
     """
-    _check(features, labels)
     if held is None:
-        folds = most_folds(labels, folds)
-        parts = fold_of(labels, folds, seed)
+        masks = draw_folds(labels, folds, seed)
         draw = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed))
         draw = draw.to(labels.device)
-        judged = [draw[parts[draw] == fold][:most] for fold in range(folds)]
+        judged = [draw[mask[draw]][:most] for mask in masks]
         truth = labels[torch.cat(judged)]
     else:
         truth = held[1]
@@ -316,20 +274,22 @@ def try_spaces(
         groups.setdefault((one.components, one.products, one.degree), []).append(one)
     for shape, group in groups.items():
         # Components know no labels, and may see all points.
-        monomials = StandardMonomials(features, *shape)
+        distances, values, (shift, scale) = standard_monomials(features, labels, *shape)
         if held is None:
-            rounds = [(parts != k, monomials.values[index]) for k, index in enumerate(judged)]
+            rounds = [(~mask, values[i]) for mask, i in zip(masks, judged, strict=True)]
         else:
-            rounds = [(torch.ones_like(labels, dtype=torch.bool), monomials(held[0]))]
-        parts_of: dict[Space, list[Tensor]] = {one: [] for one in group}
-        for mine, values in rounds:
-            moments = ClassMoments.of(monomials.values[mine], labels[mine], classes)
+            new = torch.cat([distances.values(part) for part in held[0].split(4096)])
+            new = new.sub_(shift).div_(scale)
+            rounds = [(torch.ones_like(labels, dtype=torch.bool), new)]
+        logs_of: dict[Space, list[Tensor]] = {one: [] for one in group}
+        for mine, new in rounds:
+            moments = class_moments(values[mine], labels[mine], classes)
             for one in group:
-                forms, offsets = moments.forms(one.shrink, one.epsilon)
-                fitted = forms.to(values.dtype), offsets.to(values.dtype)
-                parts_of[one] += [lengths(v, *fitted).log() for v in values.split(256)]
+                forms, offsets = class_forms(moments, one.shrink, one.epsilon)
+                fitted = forms.to(new.dtype), offsets.to(new.dtype)
+                logs_of[one] += [lengths(v, *fitted).log() for v in new.split(256)]
         for one in group:
-            logs = torch.cat(parts_of[one])
+            logs = torch.cat(logs_of[one])
             loss = min(float(F.cross_entropy(-t * logs, truth)) for t in TEMPERATURES)
             accuracy = float((logs.argmin(1) == truth).double().mean())
             scores.append(SpaceScore(one, loss, accuracy))
@@ -346,35 +306,31 @@ def held_out(
     features: Tensor, labels: Tensor, space: Space, classes: int, *, folds: int = 3, seed: int = 0
 ) -> Tensor:
     """Return K of every point (m, K), from distances that were fitted to the other folds."""
-    folds = most_folds(labels, folds)
-    parts = fold_of(labels, folds, seed)
     values = features.new_zeros(len(features), classes)
-    for k in range(folds):
-        mine = parts != k
-        others = fit_distances(features[mine], labels[mine], space, classes)
-        values[~mine] = torch.cat([others(part) for part in features[~mine].split(2048)]).to(values)
+    for mask in draw_folds(labels, folds, seed):
+        others = fit_distances(features[~mask], labels[~mask], space, classes)
+        values[mask] = torch.cat([others(part) for part in features[mask].split(2048)]).to(values)
     return values
 
 
-def most_folds(labels: Tensor, folds: int) -> int:
-    """Return ``folds``, or as many as the smallest class has examples."""
-    least = int(labels.unique(return_counts=True)[1].min())
+def draw_folds(labels: Tensor, folds: int, seed: int) -> list[Tensor]:
+    """Draw the examples of every fold, as masks (m,), classes spread evenly.
+
+    There are no more folds than the smallest class has examples.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    result, known = torch.zeros(len(labels), dtype=torch.int64), labels.cpu()
+    least = int(known.unique(return_counts=True)[1].min())
     if least < 2:
         raise ValueError(
             "Cross-validation needs 2 examples of every class. A class has one; pass more examples."
         )
-    return min(folds, least)
-
-
-def fold_of(labels: Tensor, folds: int, seed: int) -> Tensor:
-    """Draw the fold (m,) of every example, classes spread evenly."""
-    generator = torch.Generator().manual_seed(seed)
-    result, known = torch.zeros(len(labels), dtype=torch.int64), labels.cpu()
+    folds = min(folds, least)
     for k in known.unique().tolist():
         members = (known == k).nonzero()[:, 0]
         order = torch.randperm(len(members), generator=generator)
         result[members[order]] = torch.arange(len(members)) % folds
-    return result.to(labels.device)
+    return [result.to(labels.device) == k for k in range(folds)]
 
 
 def calibrate(logs: Tensor, labels: Tensor) -> tuple[float, Tensor]:
@@ -385,13 +341,9 @@ def calibrate(logs: Tensor, labels: Tensor) -> tuple[float, Tensor]:
     x = logs.detach().double()
     with torch.enable_grad():
         # The logarithm of the temperature is fitted, because a temperature is positive.
-        log_t = torch.zeros((), dtype=torch.float64, device=x.device, requires_grad=True)
-        bias = torch.zeros(x.shape[1], dtype=torch.float64, device=x.device, requires_grad=True)
+        log_t, bias = (x.new_zeros(shape, requires_grad=True) for shape in ((), x.shape[1:]))
         solver = torch.optim.LBFGS(
-            [log_t, bias],
-            max_iter=CALIBRATION_STEPS,
-            line_search_fn="strong_wolfe",
-            tolerance_grad=1e-7,
+            [log_t, bias], 1, CALIBRATION_STEPS, tolerance_grad=1e-7, line_search_fn="strong_wolfe"
         )
 
         def loss() -> Tensor:
@@ -438,9 +390,8 @@ class DistanceHead(ClosedFormHead):
         return head
 
     def forward(self, latents: Tensor) -> Tensor:
-        # Logarithms of rounded sums of squares would be rough.
-        logs = self.distance(latents).log()
-        return self.bias - self.temperature * logs.to(self.bias.dtype)
+        logs = self.distance(latents).log().to(self.bias.dtype)
+        return self.bias - self.temperature * logs
 
     def distance(self, latents: Tensor) -> Tensor:
         """Return K of every class (B, classes), 1 or more."""
@@ -466,10 +417,8 @@ class DistanceHead(ClosedFormHead):
             layer.weight.copy_(rows)
             layer.bias.copy_(d.offsets.flatten())
         # log(1 + |p|^2) has slope 1 at most in the length of p: a row of that norm bounds it.
-        size = rows.shape[1]
-        mean = torch.full((size,), size**-0.5).to(rows)
-        final = self.temperature.abs() * torch.block_diag(*[mean[None]] * d.classes)
+        row = rows.new_full((1, rows.shape[1]), rows.shape[1] ** -0.5)
+        final = self.temperature.abs() * torch.block_diag(*[row] * d.classes)
         first = LinearMap("projection", d.weight, averaged=shape[1])
-        return HeadMaps(
-            (first,), LinearMap("distances", final), PolynomialMap(layer, final, reach=1.0)
-        )
+        polynomials = PolynomialMap(layer, final, reach=1.0)
+        return HeadMaps((first,), LinearMap("distances", final), polynomials)

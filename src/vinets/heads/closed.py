@@ -1,35 +1,29 @@
 """Heads without training: their weights are solved for in closed form.
 
-``ridge`` is ridge regression on the mean over positions or on the whole map, ``lda`` is shrunk
-linear discriminant analysis of that mean, ``distance`` are distances to the classes
-(:mod:`vinets.heads.class_distances`). ``closed`` fits these, and ridge regression on absolute
-values of generators, to four fifths of the latents, judges them on the last one, and fits the
-smallest of those within a standard error of the most accurate again, to all of them.
+``closed`` fits ridge regression, linear discriminant analysis, distances to the classes
+(:mod:`vinets.heads.class_distances`), and ridge regression on absolute values of generators to
+four fifths of the latents, judges them on the last one, and fits the smallest of those within a
+standard error of the most accurate again, to all of them.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from vinets.core.options import flag, option
-from vinets.heads.base import ClosedFormHead, Head, HeadOptions, features_of, plain_facts
-from vinets.heads.class_distances import DistanceHead, fold_of, most_folds
+from vinets.heads import base, vanishing
+from vinets.heads.base import ClosedFormHead, FeatureHead, Head, HeadOptions, features_of
+from vinets.heads.class_distances import DistanceHead, draw_folds
 from vinets.heads.facts import ClosedForms
 from vinets.heads.linear import LinearHead, PooledHead
-from vinets.heads.vanishing import (
-    VanishingHead,
-    VanishingOptions,
-    find_components,
-    make_layer,
-    score_generators,
-)
+from vinets.heads.pieces import linear_of
+from vinets.heads.vanishing import VanishingHead, VanishingOptions
 from vinets.latent.collect import Latents
 
 PARTS = 5  # parts of the latents, one of which is held out
@@ -61,18 +55,15 @@ def fit_ridge(
     >>> fit_ridge(points, torch.tensor([0, 0, 1, 1]), 2)(points).argmax(1)
     tensor([0, 0, 1, 1])
     """
-    folds = most_folds(labels, folds)
-    parts = fold_of(labels, folds, seed)
     right = torch.zeros(len(penalties))
-    for fold in range(folds):
-        mine = parts != fold
-        solutions = _ridge_path(features[mine], labels[mine], classes, penalties)
+    for mask in draw_folds(labels, folds, seed):
+        solutions = _ridge_path(features[~mask], labels[~mask], classes, penalties)
         for i, (weight, bias) in enumerate(solutions):
-            answers = features[~mine].double() @ weight.mT + bias
-            right[i] += (answers.argmax(1) == labels[~mine]).sum().cpu()
+            answers = features[mask].double() @ weight.mT + bias
+            right[i] += (answers.argmax(1) == labels[mask]).sum().cpu()
     best = int(right.argmax())
     (solution,) = _ridge_path(features, labels, classes, penalties[best : best + 1])
-    return _linear(*(t.to(features) for t in solution))
+    return linear_of(*(t.to(features) for t in solution))
 
 
 def _ridge_path(
@@ -80,14 +71,11 @@ def _ridge_path(
 ) -> list[tuple[Tensor, Tensor]]:
     """Solve for weight and bias of every penalty by factoring the smaller Gram matrix once."""
     x = features.double()
-    mean = x.mean(0)
-    x = x - mean
     y = F.one_hot(labels, classes).to(x) * 2 - 1
-    centre = y.mean(0)
-    y = y - centre
+    mean, centre = x.mean(0), y.mean(0)
+    x, y = x - mean, y - centre
     m, width = x.shape
-    unit = x.square().sum() / width
-    wide = width > m
+    unit, wide = x.square().sum() / width, width > m
     squares, vectors = torch.linalg.eigh(x @ x.mT if wide else x.mT @ x)
     turned = vectors.mT @ (y if wide else x.mT @ y)
     solutions = []
@@ -98,11 +86,17 @@ def _ridge_path(
     return solutions
 
 
-def _linear(weight: Tensor, bias: Tensor) -> nn.Linear:
-    """Make a linear layer of a weight (K, D) and a bias (K,)."""
-    linear = nn.utils.skip_init(nn.Linear, *weight.mT.shape)  # draws no random numbers
-    linear.weight, linear.bias = nn.Parameter(weight.contiguous()), nn.Parameter(bias)
-    return linear
+def fit_lda(features: Tensor, labels: Tensor, classes: int) -> nn.Linear:
+    """Fit a linear layer by discriminant analysis, the covariance shrunk by Ledoit and Wolf."""
+    # Most commands that import heads have no use for it, and it takes half a second.
+    from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+
+    model = LinearDiscriminantAnalysis(solver="lsqr", shrinkage="auto")
+    model.fit(features.cpu().double().numpy(), labels.cpu().numpy())
+    weight, bias = torch.from_numpy(model.coef_), torch.from_numpy(model.intercept_)
+    if len(weight) == 1:  # for two classes scikit-learn gives the difference alone
+        weight, bias = torch.cat([-weight / 2, weight / 2]), torch.cat([-bias / 2, bias / 2])
+    return linear_of(weight.to(features), bias.to(features))
 
 
 # --- heads ------------------------------------------------------------------------------------
@@ -124,11 +118,7 @@ class RidgeHead(ClosedFormHead):
     @classmethod
     def solve(cls, latents: Latents, mask: Tensor, options: RidgeOptions, seed: int) -> Head:
         kind = LinearHead if options.flat else PooledHead
-        see = partial(torch.flatten, start_dim=1) if options.flat else partial(torch.mean, dim=-1)
-        features, labels = features_of(latents, mask, see)
-        head = kind(features.shape[1], latents.n_classes, normalized=False)
-        head.linear = fit_ridge(features, labels, latents.n_classes)
-        return head
+        return solved(kind.make(latents, options, seed), latents, mask)
 
 
 class LDAHead(ClosedFormHead):
@@ -138,18 +128,7 @@ class LDAHead(ClosedFormHead):
 
     @classmethod
     def solve(cls, latents: Latents, mask: Tensor, options: HeadOptions, seed: int) -> Head:
-        # Most commands that import heads have no use for it, and it takes half a second.
-        from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
-
-        features, labels = features_of(latents, mask, lambda z: z.mean(-1))
-        model = LinearDiscriminantAnalysis(solver="lsqr", shrinkage="auto")
-        model.fit(features.cpu().double().numpy(), labels.cpu().numpy())
-        weight, bias = torch.from_numpy(model.coef_), torch.from_numpy(model.intercept_)
-        if len(weight) == 1:  # for two classes scikit-learn gives the difference alone
-            weight, bias = torch.cat([-weight / 2, weight / 2]), torch.cat([-bias / 2, bias / 2])
-        head = PooledHead(features.shape[1], latents.n_classes, normalized=False)
-        head.linear = _linear(weight.to(features), bias.to(features))
-        return head
+        return solved(PooledHead.make(latents, options, seed), latents, mask, fit_lda)
 
 
 class GeneratorRidgeHead(ClosedFormHead):
@@ -159,18 +138,24 @@ class GeneratorRidgeHead(ClosedFormHead):
     def solve(cls, latents: Latents, mask: Tensor, options: HeadOptions, seed: int) -> Head:
         keep = max(1, min(128, MAX_GENERATORS // latents.n_classes))
         chosen = VanishingOptions(keep=keep)
-        variables = find_components(latents, chosen, seed)
-        generators = score_generators(variables, mask, mask, chosen.ideal(), chosen.score)
+        variables = vanishing.find_components(latents, chosen, seed)
+        generators = vanishing.score_generators(variables, mask, mask, chosen.ideal(), chosen.score)
         points = variables.points[mask.to(variables.points.device)]
-        layer = make_layer(generators, points, chosen).layer
+        layer, _, _ = vanishing.make_layer(generators, points, chosen)
         assert variables.projection is not None  # the variables are components
         inputs = variables.rescale, variables.projection
         head = VanishingHead(*inputs, layer, latents.n_classes, order=chosen.order)
-        head.norm = None
-        head.eval().to(latents.device)
-        features, labels = features_of(latents, mask, lambda z: head.features(z.to(latents.device)))
-        head.linear = fit_ridge(features, labels, latents.n_classes)
-        return head
+        return solved(head, latents, mask)
+
+
+def solved(
+    head: FeatureHead, latents: Latents, mask: Tensor, fit: Callable[..., nn.Linear] = fit_ridge
+) -> Head:
+    """Give a head the linear layer that is solved for on its features of a mask (m,)."""
+    head.norm = None
+    features, labels = features_of(latents, mask, head.eval().to(latents.device).features)
+    head.linear = fit(features, labels, latents.n_classes)
+    return head
 
 
 class ChosenHead(ClosedFormHead):
@@ -182,22 +167,17 @@ class ChosenHead(ClosedFormHead):
     @torch.no_grad()
     def make(cls, latents: Latents, options: HeadOptions, seed: int) -> Head:
         begin = time.perf_counter()
-        labels = latents.store.labels.cpu()
-        held = fold_of(labels, most_folds(labels, PARTS), seed) == 0
+        held = draw_folds(latents.store.labels.cpu(), PARTS, seed)[0]
         candidates, accuracies, sizes = candidates_for(latents.shape), {}, {}
         for name, (kind, own) in candidates.items():
-            head = kind.solve(latents, ~held, own, seed).eval()
-            answers, truth = features_of(
-                latents,
-                held,
-                lambda z, head=head: head.to(z.device)(z).argmax(1),  # type: ignore[misc]
-            )
-            accuracies[name] = float((answers == truth).double().mean())
+            head = kind.solve(latents, ~held, own, seed).eval().to(latents.device)
+            logits, truth = features_of(latents, held, head)
+            accuracies[name] = float((logits.argmax(1) == truth).double().mean())
             sizes[name] = sum(head.folded().parts().values())
         chosen = ClosedForms.of(accuracies, sizes, int(held.sum()))
         kind, own = candidates[chosen.taken]
         head = kind.make(latents, own, seed)
-        head.facts = plain_facts(head, latents, begin, closed=chosen)
+        head.facts = base.plain_facts(head, latents, begin, closed=chosen)
         return head
 
 

@@ -11,32 +11,21 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from vinets.heads.block_layer import BlockPolynomialLayer
-from vinets.heads.polynomial_layer import PolynomialLayer
+from vinets.heads.polynomial_layer import MonomialLayer
 
 
 @dataclass(frozen=True)
 class VanishingFacts:
     """The values of polynomials on points of all classes, small on the class of their ideal.
 
-    Attributes
-    ----------
-    points : int
-        Number of points that were looked at.
-    smallest_own : float
-        Share of the polynomials whose mean absolute value is smallest on their own class.
-    own_over_other : float
-        Mean absolute value on the own class divided by that on the other points; the median over
-        the polynomials.
-    mean_square : float or None
-        Mean square on the own class at leading coefficient 1, the median over the polynomials; None
-        where leading terms are not known.
-    satisfied : float or None
-        Share of the polynomials with such a mean square of at most psi: the paper's definition of
-        approximate vanishing.
+    Absolute values are averaged by class: ``smallest_own`` is the share of the polynomials with the
+    smallest mean on their own class, ``own_over_other`` that mean divided by the one on the other
+    points. ``mean_square`` is the mean square on the own class at leading coefficient 1, None where
+    leading terms are not known; ``satisfied`` the share of the polynomials for which it is at most
+    psi, the paper's definition of approximate vanishing. Quotient and mean square are medians.
     """
 
-    points: int
+    points: int  # points that were looked at
     smallest_own: float
     own_over_other: float
     mean_square: float | None
@@ -55,17 +44,15 @@ class VanishingFacts:
 
 @torch.no_grad()
 def class_means(
-    layer: PolynomialLayer | BlockPolynomialLayer, parts: Iterable[tuple[Tensor, Tensor]]
+    layer: MonomialLayer, parts: Iterable[tuple[Tensor, Tensor]]
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Average absolute values and squares of polynomials on every class, (K, N) each.
 
     ``parts`` are points (B, ..., n) in the variables of the layer with their labels (B,). The third
-    result is the number of points of every class, (K,).
+    result counts the points of every class, (K,).
     """
-    counts = layer.counts
-    assert counts is not None  # a layer of generators
-    classes, layer = len(counts), layer.eval()
-    device = layer.bias.device
+    assert layer.counts is not None  # a layer of generators
+    classes, layer, device = len(layer.counts), layer.eval(), layer.bias.device
     sums = torch.zeros(2, classes, len(layer.bias), dtype=torch.float64, device=device)
     seen = torch.zeros(classes, dtype=torch.float64, device=device)
     for points, labels in parts:
@@ -81,26 +68,19 @@ def class_means(
 
 @torch.no_grad()
 def measure_vanishing(
-    layer: PolynomialLayer | BlockPolynomialLayer,
-    parts: Iterable[tuple[Tensor, Tensor]],
-    psi: float | None = None,
+    layer: MonomialLayer, parts: Iterable[tuple[Tensor, Tensor]], psi: float | None = None
 ) -> VanishingFacts:
-    """Measure how the polynomials of a layer vanish on points; see :func:`class_means`.
-
-    Classes without a point do not count.
-    """
-    means, squares, seen = class_means(layer, parts)
-    owners = layer.owners
+    """Measure how the polynomials of a layer vanish on points of the classes that have any."""
+    (means, squares, seen), owners = class_means(layer, parts), layer.owners
     assert owners is not None
     columns = (seen[owners] > 0).nonzero()[:, 0]
     owners = owners[columns]
     own = means[owners, columns]
-    others = seen[:, None].clone().expand(-1, len(columns)).clone()
+    others = seen[:, None].repeat(1, len(columns))
     others[owners, torch.arange(len(columns), device=others.device)] = 0
     other = (means[:, columns] * others).sum(0) / others.sum(0).clamp_min(1)
     present = means[seen > 0][:, columns].min(0).values
-    mean_square, satisfied = None, None
-    leading = layer.leading_coefficients()
+    mean_square, satisfied, leading = None, None, layer.leading_coefficients()
     if leading is not None:
         # A polynomial whose leading term was dropped has no such mean square, and cannot satisfy.
         monic = squares[owners, columns] / leading[columns].square()
@@ -164,66 +144,31 @@ class ClosedForms:
 
 @dataclass(frozen=True)
 class BuildFacts:
-    """Facts about the build of a head, and the parameters that a network with it stores.
-
-    Attributes
-    ----------
-    cut, head : str
-        Where the network was cut, and the kind of the head.
-    latent_shape : tuple of int
-        Channels and positions of the latents.
-    examples : int
-        Training examples whose latents were used.
-    explained_variance : float or None
-        Share of the variance that the projection keeps; None without one.
-    generators_found, generators_kept : int
-        Polynomials over all classes, before and after pruning.
-    monomials_found, monomials_kept : int
-        Terms that they use, the constant left out.
-    coefficients_found, coefficients_kept : int
-        Numbers that a matrix of all polynomials over all their terms would hold.
-    degrees : dict
-        How many kept monomials there are of each degree.
-    parts : dict
-        Parameters of each part of the network, folded: everything that is stored.
-    original_parameters : int
-        Parameters of the uncut network.
-    seconds : dict
-        Wall-clock time of every step.
-    capped : bool
-        Whether generators were left out because there was no room for more.
-    vanishing : VanishingFacts or None
-        How the generators that were kept vanish on the examples that they were found on; None of
-        heads without generators.
-    closed : ClosedForms or None
-        Which head in closed form was taken, and why.
-    pictures : Pictures or None
-        For figures; not part of the JSON.
-    """
+    """Facts about the build of a head, and the parameters that a network with it stores."""
 
     REMOVED: ClassVar[tuple[str, ...]] = ("placement",)  # a field of files of 0.2
 
-    cut: str
-    latent_shape: tuple[int, int]
-    examples: int
-    parts: dict[str, int]
-    original_parameters: int
-    seconds: dict[str, float]
-    head: str = ""
-    explained_variance: float | None = None
-    generators_found: int = 0
-    generators_kept: int = 0
-    monomials_found: int = 0
-    monomials_kept: int = 0
-    coefficients_found: int = 0
-    coefficients_kept: int = 0
-    degrees: dict[int, int] = field(default_factory=dict)
-    capped: bool = False
-    vanishing: VanishingFacts | None = None
-    closed: ClosedForms | None = None
+    cut: str  #: where the network was cut
+    latent_shape: tuple[int, int]  #: channels and positions
+    examples: int  #: training examples whose latents were used
+    parts: dict[str, int]  #: parameters of each part of the network, folded: all that is stored
+    original_parameters: int  #: parameters of the uncut network
+    seconds: dict[str, float]  #: wall-clock time of every step
+    head: str = ""  #: the kind of the head
+    explained_variance: float | None = None  #: share that the projection keeps; None without one
+    generators_found: int = 0  #: polynomials over all classes
+    generators_kept: int = 0  #: those that are left after pruning
+    monomials_found: int = 0  #: terms of the generators, the constant left out
+    monomials_kept: int = 0  #: terms of those that are left
+    coefficients_found: int = 0  #: numbers in a matrix of all polynomials over all terms
+    coefficients_kept: int = 0  #: numbers in that of those that are left
+    degrees: dict[int, int] = field(default_factory=dict)  #: kept monomials of each degree
+    capped: bool = False  #: whether there was no room for all generators
+    vanishing: VanishingFacts | None = None  #: on the examples that generators were found on
+    closed: ClosedForms | None = None  #: which head in closed form was taken, and why
     pictures: Pictures | None = field(
         default=None, repr=False, compare=False, metadata={"plain": False}
-    )
+    )  #: for figures; not part of the JSON
 
     @property
     def parameters(self) -> int:
@@ -231,8 +176,7 @@ class BuildFacts:
         return sum(self.parts.values())
 
     def __str__(self) -> str:
-        channels, positions = self.latent_shape
-        explained = self.explained_variance
+        (channels, positions), explained = self.latent_shape, self.explained_variance
         found, kept = self.generators_found, self.generators_kept
         lines = [
             f"cut at {self.cut}, head {self.head}: {channels} channels at {positions} positions"

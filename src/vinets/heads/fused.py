@@ -53,13 +53,7 @@ def usable(latents: Tensor, weight: Tensor) -> bool:
 
 
 def sums(
-    latents: Tensor,
-    weight: Tensor,
-    bias: Tensor,
-    patterns: Tensor,
-    shares: Tensor,
-    *,
-    relu: bool = False,
+    latents: Tensor, weight: Tensor, bias: Tensor, patterns: Tensor, shares: Tensor, *, relu: bool
 ) -> Tensor:
     """Sum products of forms, or their ReLU, over the positions, (B, N).
 
@@ -69,12 +63,9 @@ def sums(
     that of the latents.
     """
     dtype = _compute_dtype(latents)
+    run = torch.ops.vinets.sums_of_units if torch.compiler.is_compiling() else in_tiles
     # Weights that come in the dtype of the products need fewer registers.
-    inputs = latents, weight.to(dtype), bias, patterns, shares, relu
-    if torch.compiler.is_compiling():
-        partial: Tensor = torch.ops.vinets.sums_of_units(*inputs)
-    else:
-        partial = in_tiles(*inputs)
+    partial: Tensor = run(latents, weight.to(dtype), bias, patterns, shares, relu)
     return (partial.sum(1) if partial.shape[1] > 1 else partial[:, 0]).to(dtype)
 
 
@@ -135,9 +126,7 @@ LIBRARY.impl("sums_of_units", in_tiles, "CompositeExplicitAutograd")
 torch.library.register_fake("vinets::sums_of_units", _in_tiles_of_nothing, lib=LIBRARY)
 
 
-def blocks_for(
-    channels: int, positions: int, factors: int, size: int, *, held: bool = True
-) -> Blocks:
+def blocks_for(channels: int, positions: int, factors: int, size: int, held: bool = True) -> Blocks:
     """Divide the work for numbers of ``size`` bytes; weights stay if there is room and ``held``."""
     units, width, every = 64, _width(positions), _power(channels)
     for stages in (3, 2):

@@ -1,73 +1,35 @@
-"""Linear heads to compare with, on the whole map, on its mean, or on the components."""
+"""Heads to compare with: linear on the map, its mean, or components; with one hidden layer."""
 
 from __future__ import annotations
 
 import copy
-from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
 
-from vinets.core.checks import one_of
-from vinets.heads.base import Head, HeadOptions, LastLayer, build_like
-from vinets.heads.pieces import (
-    HeadMaps,
-    LinearMap,
-    TrainedTail,
-    folded_linear,
-    inputs_config,
-    inputs_from,
-    parameter_count,
-)
-from vinets.heads.vanishing import (
-    ORDERS,
-    BaselineOptions,
-    GlobalPolynomials,
-    component_maps,
-    components,
-)
+from vinets.core.checks import one_of, optional_positive_int
+from vinets.heads import pieces, vanishing
+from vinets.heads.base import FeatureHead, Head, HeadOptions, LastLayer, build_like
+from vinets.heads.pieces import HeadMaps, LinearMap, parameter_count
+from vinets.heads.polynomial_layer import affine_of
+from vinets.heads.vanishing import BaselineOptions, GlobalPolynomials, SizeOptions
 from vinets.latent.collect import Latents
 from vinets.latent.pca import Projection
 from vinets.latent.rescale import Rescale
 
 
-class _LinearOn(Head):
-    """Batch normalisation, unless it is folded, and a linear layer on variables of the latents."""
+class _LinearOn(FeatureHead):
+    """Batch normalisation, unless it is folded, and a linear layer on values of the latents."""
 
     def __init__(self, inputs: int, classes: int, *, normalized: bool = True) -> None:
         super().__init__()
         self.norm = nn.BatchNorm1d(inputs) if normalized else None
         self.linear = nn.Linear(inputs, classes)
 
-    @abstractmethod
-    def variables(self, latents: Tensor) -> Tensor:
-        """Return what the linear layer sees, (B, inputs)."""
-
-    def forward(self, latents: Tensor) -> Tensor:
-        z = self.variables(latents)
-        return self.linear(z if self.norm is None else self.norm(z))
-
-    def last_layer(self) -> LastLayer:
-        return LastLayer(self.variables, self.norm, self.linear)
-
-    @torch.no_grad()
-    def folded(self) -> Self:
-        plain = copy.deepcopy(self)
-        if self.norm is not None:
-            plain.linear, plain.norm = folded_linear(self.norm, self.linear), None
-        return plain
-
-    def parts(self) -> dict[str, int]:
-        return {"linear": parameter_count(self.norm, self.linear)}
-
     def config(self) -> dict[str, Any]:
-        return {
-            "inputs": self.linear.in_features,
-            "classes": self.linear.out_features,
-            "normalized": self.norm is not None,
-        }
+        return super().config() | {"inputs": self.linear.in_features}
 
 
 class LinearHead(_LinearOn):
@@ -79,7 +41,7 @@ class LinearHead(_LinearOn):
     def make(cls, latents: Latents, options: HeadOptions, seed: int) -> Self:
         return cls(latents.shape[0] * latents.shape[1], latents.n_classes)
 
-    def variables(self, latents: Tensor) -> Tensor:
+    def features(self, latents: Tensor) -> Tensor:
         return latents.flatten(1)
 
     def maps(self, shape: tuple[int, int]) -> HeadMaps:
@@ -95,7 +57,7 @@ class PooledHead(_LinearOn):
     def make(cls, latents: Latents, options: HeadOptions, seed: int) -> Self:
         return cls(latents.shape[0], latents.n_classes)
 
-    def variables(self, latents: Tensor) -> Tensor:
+    def features(self, latents: Tensor) -> Tensor:
         return latents.mean(-1)
 
     def maps(self, shape: tuple[int, int]) -> HeadMaps:
@@ -122,7 +84,7 @@ class ComponentsHead(_LinearOn):
         normalized: bool = True,
     ) -> None:
         super().__init__(len(projection.bias), classes, normalized=normalized)
-        self.order = one_of("ComponentsHead", "order", order, ORDERS)
+        self.order = one_of("ComponentsHead", "order", order, vanishing.ORDERS)
         self.rescale, self.projection = rescale, projection
 
     @classmethod
@@ -132,30 +94,92 @@ class ComponentsHead(_LinearOn):
         inputs = copy.deepcopy(like.rescale), copy.deepcopy(like.projection)
         return cls(*inputs, latents.n_classes, order=like.order)
 
-    def variables(self, latents: Tensor) -> Tensor:
-        return components(latents, self.rescale, self.projection, self.order)
+    def features(self, latents: Tensor) -> Tensor:
+        return vanishing.components(latents, self.rescale, self.projection, self.order)
 
     def split(self) -> tuple[Callable[[Tensor], Tensor], nn.Module] | None:
         if self.projection.weight.requires_grad:
             return None
-        return self.variables, TrainedTail(None, self.norm, self.linear)
+        return self.features, LastLayer(nn.Identity(), self.norm, self.linear)
 
     def maps(self, shape: tuple[int, int]) -> HeadMaps:
         size = shape[0] * shape[1]
-        before, _ = component_maps(self.rescale, self.projection, self.order, size)
+        before, _ = vanishing.component_maps(self.rescale, self.projection, self.order, size)
         return HeadMaps(before, LinearMap("linear", self.linear.weight))
 
     def parts(self) -> dict[str, int]:
         return {"projection": parameter_count(self.rescale, self.projection), **super().parts()}
 
     def config(self) -> dict[str, Any]:
-        inputs = inputs_config(self.rescale, self.projection)
+        inputs = pieces.inputs_config(self.rescale, self.projection)
         return super().config() | {"order": self.order, **inputs}
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any], state: Mapping[str, Tensor]) -> Self:
-        rescale, projection = inputs_from(config)
+        rescale, projection = pieces.inputs_from(config)
         if projection is None:
             raise ValueError("a head on components has a projection.")
         options = {name: config[name] for name in ("classes", "order", "normalized")}
         return cls(rescale, projection, **options)
+
+
+class MLPHead(Head):
+    """One hidden layer of ReLUs on the flattened map, standardised unless the head is folded.
+
+    ``inputs`` are channels times positions. :meth:`matched` finds the width for a number of
+    parameters.
+    """
+
+    kind, label = "mlp", "MLP"
+    Options = SizeOptions
+
+    def __init__(self, inputs: int, classes: int, *, width: int, normalized: bool = True) -> None:
+        super().__init__()
+        optional_positive_int("MLPHead", "width", width)
+        self.first_norm = nn.BatchNorm1d(inputs) if normalized else None
+        self.hidden = nn.Linear(inputs, width)
+        self.norm = nn.BatchNorm1d(width) if normalized else None
+        self.linear = nn.Linear(width, classes)
+
+    @classmethod
+    def matched(cls, inputs: int, classes: int, *, parameters: int) -> Self:
+        """Make the widest head that stores, folded, at most that many parameters."""
+        each = inputs + 1 + classes
+        return cls(inputs, classes, width=max(1, (parameters - classes) // each))
+
+    @classmethod
+    def make(cls, latents: Latents, options: SizeOptions, seed: int) -> Self:
+        inputs = latents.shape[0] * latents.shape[1]
+        size = options.size(latents, seed)
+        return cls.matched(inputs, latents.n_classes, parameters=size)
+
+    def forward(self, latents: Tensor) -> Tensor:
+        z = latents.flatten(1)
+        z = self.hidden(z if self.first_norm is None else self.first_norm(z))
+        z = (z if self.norm is None else self.norm(z)).relu()
+        return self.linear(z)
+
+    @torch.no_grad()
+    def folded(self) -> Self:
+        plain = super().folded()
+        if self.first_norm is not None:
+            folded = pieces.folded_linear(self.first_norm, self.hidden)
+            plain.hidden, plain.first_norm = folded, None
+        if self.norm is not None:
+            hidden, (gain, offset) = plain.hidden, affine_of(self.norm)
+            hidden.weight.copy_(gain[:, None] * hidden.weight.double())
+            hidden.bias.copy_(gain * hidden.bias.double() + offset)
+            plain.norm = None
+        return plain
+
+    def maps(self, shape: tuple[int, int]) -> HeadMaps:
+        hidden = LinearMap("hidden", self.hidden.weight)
+        return HeadMaps((hidden,), LinearMap("linear", self.linear.weight))
+
+    def parts(self) -> dict[str, int]:
+        return {"linear": parameter_count(self)}
+
+    def config(self) -> dict[str, Any]:
+        (width, inputs), normalized = self.hidden.weight.shape, self.norm is not None
+        classes = self.linear.out_features
+        return {"inputs": inputs, "classes": classes, "width": width, "normalized": normalized}

@@ -12,39 +12,22 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from vinets.core.options import choice, count, option, optional, share
-from vinets.heads.base import HeadOptions, build_like
-from vinets.heads.pieces import (
-    HeadMaps,
-    LinearMap,
-    LinearPath,
-    SpatialSum,
-    TrainedTail,
-    by_parts,
-    in_use,
-    parameter_count,
-    traced,
-)
+from vinets.heads import pieces
+from vinets.heads.base import LastLayer
+from vinets.heads.pieces import HeadMaps, LinearMap, LinearPath, SpatialSum, by_parts, in_use
 from vinets.heads.polynomial import PolynomialHead
 from vinets.heads.polynomial_layer import SLOPES, PolynomialLayer
-from vinets.heads.vanishing import (
-    GeneratorHead,
-    GeneratorOptions,
-    Variables,
-    project,
-)
+from vinets.heads.vanishing import GeneratorHead, GeneratorOptions, Variables, project
 from vinets.latent.collect import Latents
 from vinets.latent.pca import Projection
 from vinets.latent.rescale import Rescale
-
-if TYPE_CHECKING:
-    from vinets.ideals.base import VanishingIdeal
 
 
 @dataclass(frozen=True)
@@ -81,37 +64,20 @@ class LocalOptions(GeneratorOptions):
         A local layer is evaluated at every position, so that its size is bounded in all. Many
         variables at every position leave no more than lines.
         """
+        if "auto" not in (self.keep, self.max_degree):
+            return self
         keep = max(1, 512 // classes) if self.keep == "auto" else self.keep
         degree = self.max_degree
         if degree == "auto":
             degree = 1 if self.components is None else 2
         return replace(self, keep=keep, max_degree=degree)
 
-    def ideal(self) -> VanishingIdeal:
-        from vinets.ideals.choose import make_ideal
-
-        chosen = self.for_classes(1) if self.max_degree == "auto" else self
-        return make_ideal(chosen, max_degree=chosen.max_degree)
-
-
-@dataclass(frozen=True)
-class LocalBaselineOptions(HeadOptions):
-    """Options of baselines that stand next to a local head: those of that head."""
-
-    like: LocalOptions = LocalOptions()
-
 
 class LocalPolynomials(PolynomialHead):
     """Polynomials of the descriptors at every position, summed with spatial weights.
 
-    Parameters
-    ----------
-    projection : Projection or None
-        From the ``C`` channels to ``q`` components; their tanh are variables too.
-    polynomials : PolynomialLayer
-        In the ``C`` channels, the ``q`` components, or first those and then these.
-    channels : bool, default=True
-        Whether the channels themselves are variables.
+    Their variables are the ``C`` channels, tanh of the components that a projection makes of these,
+    or first those and then these, if ``channels`` are to be variables next to components.
     """
 
     local = True
@@ -131,7 +97,7 @@ class LocalPolynomials(PolynomialHead):
     ) -> None:
         if not isinstance(polynomials, PolynomialLayer):
             raise ValueError("a local head has shared polynomials.")
-        super().__init__(rescale, projection, polynomials, classes, path)
+        super().__init__(rescale, projection, polynomials, classes, path=path)
         self.channels = channels
         self.spatial = SpatialSum(len(polynomials.bias), positions)
 
@@ -148,12 +114,19 @@ class LocalPolynomials(PolynomialHead):
         forms = self.projection is None and layer.monomials.variables_only
         # For one image, turning the spatial weights around would cost more than it saves.
         if forms and layer.plain and len(latents) > 1 and not self.training and in_use():
-            return self._sums_of_forms(latents)
+            spatial = self.spatial.weight.mT.contiguous()  # channels stay first
+            weight, bias = layer.weight, layer.bias[:, None]
+
+            def sums(part: Tensor) -> Tensor:
+                h = self.rescale(part)
+                values = torch.baddbmm(bias, weight.expand(len(h), -1, -1), h)
+                return layer.activated(values).mul_(spatial).sum(-1)
+
+            return by_parts(sums, latents, spatial.numel())
         return _sums(layer, self.spatial, latents, lambda z: layer.scaled(self.variables(z)))
 
     def split(self) -> tuple[Callable[[Tensor], Tensor], nn.Module] | None:
-        trained = self.projection is not None and self.projection.weight.requires_grad
-        if self.path is not None or trained:
+        if not self.frozen:
             return None
         layer = self.polynomials
         few = layer.monomials.variables_only  # else there are more monomials than variables
@@ -162,23 +135,12 @@ class LocalPolynomials(PolynomialHead):
             z = self.variables(latents)
             return (layer.scaled(z) if few else z).contiguous()
 
-        return front, TrainedTail(_Sums(layer, self.spatial, few), self.norm, self.linear)
-
-    def _sums_of_forms(self, latents: Tensor) -> Tensor:
-        """Return the sums of polynomials of degree 1 for inference: channels stay first."""
-        layer, spatial = self.polynomials, self.spatial.weight.mT.contiguous()
-        weight, bias = layer.weight, layer.bias[:, None]
-
-        def sums(part: Tensor) -> Tensor:
-            h = self.rescale(part)
-            values = torch.baddbmm(bias, weight.expand(len(h), -1, -1), h)
-            return layer.activated(values).mul_(spatial).sum(-1)
-
-        return by_parts(sums, latents, spatial.numel())
+        sums = _Sums(layer, self.spatial, (lambda m: m) if few else layer.scaled)
+        return front, LastLayer(sums, self.norm, self.linear)
 
     def parts(self) -> dict[str, int]:
         counts = super().parts()
-        return counts | {"linear": counts["linear"] + parameter_count(self.spatial)}
+        return counts | {"linear": counts["linear"] + pieces.parameter_count(self.spatial)}
 
     def maps(self, shape: tuple[int, int]) -> HeadMaps:
         positions = shape[1]
@@ -196,15 +158,16 @@ class LocalPolynomials(PolynomialHead):
 
 
 class _Sums(nn.Module):
-    """Sums of polynomials behind variables (B, P, n) or monomials of them, to be trained there."""
+    """Sums of polynomials, to be trained behind what :func:`_sums` is given."""
 
-    def __init__(self, polynomials: PolynomialLayer, spatial: SpatialSum, scaled: bool) -> None:
+    def __init__(
+        self, layer: PolynomialLayer, spatial: SpatialSum, scaled: Callable[[Tensor], Tensor]
+    ) -> None:
         super().__init__()
-        self.polynomials, self.spatial, self.scaled = polynomials, spatial, scaled
+        self.polynomials, self.spatial, self.scaled = layer, spatial, scaled
 
     def forward(self, z: Tensor) -> Tensor:
-        layer = self.polynomials
-        return _sums(layer, self.spatial, z, (lambda m: m) if self.scaled else layer.scaled)
+        return _sums(self.polynomials, self.spatial, z, self.scaled)
 
 
 def _sums(
@@ -222,63 +185,9 @@ def _sums(
     affine = None if layer.watched else layer.affine(m)  # by statistics of the whole batch
     if affine is None:
         return plain(m)
-    if traced() or not m.is_cpu or torch.is_autocast_enabled("cpu"):
+    if pieces.traced() or not m.is_cpu or torch.is_autocast_enabled("cpu"):
         return by_parts(lambda part: spatial(layer.activated(F.linear(part, *affine))), m, size)
     return spatial.of_forms(m, *affine, SLOPES[layer.activation])
-
-
-class LocalHead(GeneratorHead, LocalPolynomials):
-    """The local head whose polynomials vanish on the classes."""
-
-    kind, label = "local", "VI-Net"
-    Options = LocalOptions
-    rivals = ("linear", "pooled", "mlp", "local-random", "local-same-degrees", "local-relu")
-
-    @classmethod
-    def find_variables(cls, latents: Latents, options: LocalOptions, seed: int) -> Variables:
-        """Take the channels at one position of every example, drawn at random, and project them."""
-
-        def find() -> Variables:
-            begin = time.perf_counter()
-            rescale = Rescale.fit(latents.store)
-            h = descriptors(latents, rescale, seed)
-            n, projection, explained = options.components, None, None
-            if n is not None and n < h.shape[1]:
-                projection, explained = project(lambda: [h], n, options.pca, "unit", seed)
-            points = local_variables(h, projection, channels=False).detach()
-            labels = latents.store.labels.to(points.device)
-            seconds = time.perf_counter() - begin
-            return Variables(rescale, projection, points, labels, explained, seconds)
-
-        key = cls.kind, options.components, options.pca, seed
-        return latents.once("variables", key, find)
-
-    @classmethod
-    def shape_of(cls, latents: Latents, options: LocalOptions) -> dict[str, Any]:
-        return {"positions": latents.shape[1]}
-
-    @classmethod
-    def latent_defaults(cls, options: Any) -> dict[str, Any]:
-        return {}
-
-
-class LocalReLUHead(LocalPolynomials):
-    """A control: the same shape and monomials, random coefficients, ReLU for absolute values."""
-
-    kind, label = "local-relu", "local ReLU"
-    Options = LocalBaselineOptions
-
-    @classmethod
-    def make(cls, latents: Latents, options: LocalBaselineOptions, seed: int) -> Self:
-        head = build_like(latents, options.like, seed)
-        assert isinstance(head, LocalPolynomials)  # its options are those of a local head
-        own = head.polynomials
-        form: Any = {"normalized": own.norm is not None, "activation": "relu"}
-        layer = PolynomialLayer(own.monomials.terms, len(own.bias), **form)
-        layer.draw(torch.Generator().manual_seed(seed))
-        if own.shift is not None and own.scale is not None:
-            layer.set_moments(own.shift.cpu(), own.scale.cpu())
-        return cls.like(head, layer)
 
 
 def local_variables(h: Tensor, projection: nn.Module | None, channels: bool) -> Tensor:
@@ -300,3 +209,34 @@ def descriptors(latents: Latents, rescale: Rescale, seed: int) -> Tensor:
         parts.append(rescale(values)[torch.arange(len(at), device=at.device), :, at])
         start += len(values)
     return torch.cat(parts)
+
+
+def find_local(latents: Latents, options: LocalOptions, seed: int) -> Variables:
+    """Take the channels at one position of every example, drawn at random, and project them."""
+
+    def find() -> Variables:
+        begin = time.perf_counter()
+        rescale = Rescale.fit(latents.store)
+        h = descriptors(latents, rescale, seed)
+        n, projection, explained = options.components, None, None
+        if n is not None and n < h.shape[1]:
+            projection, explained = project(lambda: [h], n, options.pca, "unit", seed)
+        points = local_variables(h, projection, channels=False).detach()
+        facts = latents.store.labels.to(points.device), explained, time.perf_counter() - begin
+        return Variables(rescale, projection, points, *facts, {"positions": latents.shape[1]})
+
+    key = options.kind, options.components, options.pca, seed
+    return latents.once("variables", key, find)
+
+
+class LocalHead(GeneratorHead, LocalPolynomials):
+    """The local head whose polynomials vanish on the classes."""
+
+    kind, label = "local", "VI-Net"
+    Options = LocalOptions
+    rivals = ("linear", "pooled", "mlp", "local-random", "local-same-degrees", "local-relu")
+    find_variables = staticmethod(find_local)
+
+    @classmethod
+    def latent_defaults(cls, options: Any) -> dict[str, Any]:
+        return {}

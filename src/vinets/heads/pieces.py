@@ -12,8 +12,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-from vinets.heads.block_layer import BlockPolynomialLayer
-from vinets.heads.polynomial_layer import PolynomialLayer, affine_of
+from vinets.heads.polynomial_layer import MonomialLayer, affine_of
 from vinets.latent.pca import Projection
 from vinets.latent.rescale import Rescale
 
@@ -27,8 +26,7 @@ def by_parts(run: Callable[[Tensor], Tensor], batch: Tensor, size: int) -> Tenso
     On a CPU, ``size`` values an image cost more than the products that make them once those of all
     images no longer fit into the cache.
     """
-    # A traced batch has no length to compare.
-    if traced() or not batch.is_cpu:
+    if traced() or not batch.is_cpu:  # a traced batch has no length to compare
         return run(batch)
     return torch.cat([run(part) for part in batch.split(max(1, CACHED // size))])
 
@@ -60,13 +58,9 @@ class SpatialSum(nn.Module):
         return (y * self.weight).sum(1)
 
     def of_forms(self, h: Tensor, weight: Tensor, bias: Tensor, slope: float) -> Tensor:
-        """Sum affine forms of ``h`` (B, P, S), those below zero times ``slope`` first.
-
-        For training on a CPU; there are no gradients of its gradients.
-        """
-        images = max(1, CACHED // self.weight.numel())
+        """Sum affine forms of ``h`` (B, P, S), negative ones times ``slope``, to train on a CPU."""
         apply: Any = _SumsOfForms.apply  # untyped
-        sums: Tensor = apply(h, weight, bias, self.weight, slope, images)
+        sums: Tensor = apply(h, weight, bias, self.weight, slope)
         return sums
 
 
@@ -78,21 +72,14 @@ class _SumsOfForms(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any,
-        h: Tensor,
-        weight: Tensor,
-        bias: Tensor,
-        spatial: Tensor,
-        slope: float,
-        images: int,
+        ctx: Any, h: Tensor, weight: Tensor, bias: Tensor, spatial: Tensor, slope: float
     ) -> Tensor:
+        ctx.slope, ctx.images = slope, max(1, CACHED // spatial.numel())
         forms, sums = [], []
-        for part in h.split(images):
-            y = F.linear(part, weight, bias)
-            sums.append(F.leaky_relu(y, slope).mul_(spatial).sum(1))
-            forms.append(y)
+        for part in h.split(ctx.images):
+            forms.append(F.linear(part, weight, bias))
+            sums.append(F.leaky_relu(forms[-1], slope).mul_(spatial).sum(1))
         ctx.save_for_backward(h, weight, spatial, *forms)
-        ctx.slope, ctx.images = slope, images
         return torch.cat(sums)
 
     @staticmethod
@@ -112,26 +99,7 @@ class _SumsOfForms(torch.autograd.Function):
             to_weight.addmm_(d.mT, part.flatten(0, 1))
             if ctx.needs_input_grad[0]:
                 to_h.append((d @ weight).view_as(part))
-        return torch.cat(to_h) if to_h else None, to_weight, to_bias, to_spatial, None, None
-
-
-class TrainedTail(nn.Module):
-    """The trained part of a head behind frozen variables: see :meth:`vinets.heads.Head.split`.
-
-    Polynomials, if it has any, normalisation and a linear layer. They belong to the head, so that
-    training this trains the head.
-    """
-
-    def __init__(
-        self, features: nn.Module | None, norm: nn.BatchNorm1d | None, linear: nn.Linear
-    ) -> None:
-        super().__init__()
-        self.features, self.norm, self.linear = features, norm, linear
-
-    def forward(self, z: Tensor) -> Tensor:
-        y = z if self.features is None else self.features(z)
-        logits: Tensor = self.linear(y if self.norm is None else self.norm(y))
-        return logits
+        return torch.cat(to_h) if to_h else None, to_weight, to_bias, to_spatial, None
 
 
 class LinearPath(nn.Module):
@@ -141,12 +109,13 @@ class LinearPath(nn.Module):
     scale divides the latents, so that their size does not decide how fast the path learns.
     """
 
+    scale: Tensor
+
     def __init__(
         self, channels: int, positions: int, width: int, classes: int, *, scale: float = 1.0
     ) -> None:
         super().__init__()
         self.shape = channels, positions, width, classes
-        self.scale: Tensor
         self.register_buffer("scale", torch.tensor(float(scale)))
         narrow = width < channels
         self.reduce = nn.Conv1d(channels, width, 1, bias=False) if narrow else None
@@ -178,18 +147,21 @@ class LinearPath(nn.Module):
         return self.out(h.flatten(1) / self.scale)
 
 
+def linear_of(weight: Tensor, bias: Tensor) -> nn.Linear:
+    """Make a linear layer of a weight (K, D) and a bias (K,), without random numbers."""
+    linear = nn.utils.skip_init(nn.Linear, *weight.mT.shape, device=weight.device)
+    linear.weight, linear.bias = nn.Parameter(weight.contiguous()), nn.Parameter(bias)
+    return linear
+
+
 @torch.no_grad()
 def folded_linear(norm: nn.BatchNorm1d, linear: nn.Linear) -> nn.Linear:
     """Return batch normalisation followed by a linear layer as one linear layer."""
-    gain, offset = affine_of(norm)
-    plain = copy.deepcopy(linear)
-    weight = linear.weight.double()
+    (gain, offset), weight = affine_of(norm), linear.weight.double()
     bias = weight @ offset
     if linear.bias is not None:
         bias = bias + linear.bias.double()
-    plain.weight.copy_(weight * gain)
-    plain.bias = nn.Parameter(bias.to(linear.weight))
-    return plain
+    return linear_of((weight * gain).to(linear.weight), bias.to(linear.weight))
 
 
 def parameter_count(*modules: nn.Module | None) -> int:
@@ -200,12 +172,11 @@ def parameter_count(*modules: nn.Module | None) -> int:
 
 def inputs_config(rescale: Rescale, projection: Projection | None) -> dict[str, Any]:
     """Describe rescaling and projection in JSON values."""
-    return {
-        "rescale": list(rescale.mean.shape),
-        "squash": rescale.squash,
-        "projection": None if projection is None else list(projection.weight.shape),
-        "trained_projection": projection is not None and projection.weight.requires_grad,
-    }
+    shape, trained = None, False
+    if projection is not None:
+        shape, trained = list(projection.weight.shape), projection.weight.requires_grad
+    inputs = {"rescale": list(rescale.mean.shape), "squash": rescale.squash}
+    return {**inputs, "projection": shape, "trained_projection": trained}
 
 
 def inputs_from(config: Mapping[str, Any]) -> tuple[Rescale, Projection | None]:
@@ -247,7 +218,7 @@ class LinearMap:
 class PolynomialMap:
     """Absolute values of polynomials in what the maps before them return."""
 
-    layer: PolynomialLayer | BlockPolynomialLayer  # the N polynomials, folded
+    layer: MonomialLayer  # the N polynomials, folded
     weight: Tensor  # (K, N), the linear layer behind them, without a sum over positions
     reach: float  # bound on the absolute values of the variables, whatever the input
     positions: int = 1  # at which they are evaluated
@@ -306,10 +277,9 @@ def integrated_gradients(
 
     .. math:: x_i \int_0^1 \frac{\partial\,(\ell_a - \ell_r)}{\partial x_i}(t x)\,dt
 
-    On the way from 0, the mean pixel of normalised images, to the image, they sum to the difference
-    of the margins at both ends, up to the error of the sum that stands for the integral
-    (Sundararajan, Taly and Yan, 2017). Images are (B, C, H, W), ``answers`` and ``nexts`` classes
-    (B,); the result is the sum over all channels, (B, H, W).
+    On the way from 0, the mean pixel of normalised images (B, C, H, W), to the image, they sum to
+    the difference of the margins at both ends, up to the error of a sum that stands for the
+    integral (Sundararajan, Taly and Yan, 2017). The result is summed over the channels, (B, H, W).
 
     Examples
     --------

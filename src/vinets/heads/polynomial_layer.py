@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -28,9 +28,9 @@ SLOPES = {"abs": -1.0, "relu": 0.0, "none": 1.0}  # slopes of activations below 
 class Monomials(nn.Module):
     """Evaluate a set of terms by gathering: (..., n) to (..., S).
 
-    A term is its parent times one variable; see :mod:`vinets.algebra.evaluation`. The tables are
-    buffers, so the layer moves with the network, compiles without graph breaks and exports to
-    plain gathers and products. The constant term is not allowed: it belongs into a bias.
+    A term is its parent times one variable; see :mod:`vinets.algebra.evaluation`. The layer
+    compiles without graph breaks and exports to plain gathers and products. The constant term is
+    not allowed: it belongs into a bias.
 
     Examples
     --------
@@ -53,9 +53,9 @@ class Monomials(nn.Module):
             self.register_buffer(f"parent_{degree}", torch.from_numpy(parent), persistent=False)
             self.register_buffer(f"variable_{degree}", torch.from_numpy(variable), persistent=False)
         # Row 0 of the plan is the constant, which is not evaluated here.
-        rows = sum(len(parent) for parent, _ in plan.steps)
-        outputs = np.arange(rows) if plan.outputs is None else plan.outputs - 1
-        wanted = np.array_equal(outputs, np.arange(rows))
+        rows = np.arange(sum(len(parent) for parent, _ in plan.steps))
+        outputs = rows if plan.outputs is None else plan.outputs - 1
+        wanted = np.array_equal(outputs, rows)
         # All variables in their order are their own monomials.
         only = plan.steps[0][1] if self.depth == 1 and wanted else np.zeros(0)
         self.variables_only = np.array_equal(only, np.arange(terms.n_variables))
@@ -67,13 +67,12 @@ class Monomials(nn.Module):
         if self.variables_only:
             return z
         columns = z.reshape(-1, z.shape[-1]).mT.contiguous()  # (n, m): gathers copy whole rows
-        level = columns.index_select(0, self.get_buffer("variable_1"))
-        levels = [level]
+        levels = [columns.index_select(0, self.get_buffer("variable_1"))]
         for degree in range(2, self.depth + 1):
-            parent = level.index_select(0, self.get_buffer(f"parent_{degree}"))
-            level = parent * columns.index_select(0, self.get_buffer(f"variable_{degree}"))
-            levels.append(level)
-        values = torch.cat(levels) if len(levels) > 1 else level
+            parent = levels[-1].index_select(0, self.get_buffer(f"parent_{degree}"))
+            factor = columns.index_select(0, self.get_buffer(f"variable_{degree}"))
+            levels.append(parent * factor)
+        values = torch.cat(levels) if len(levels) > 1 else levels[0]
         if self.outputs is not None:
             values = values.index_select(0, self.outputs)
         return values.mT.reshape(*z.shape[:-1], len(self.terms))
@@ -117,6 +116,9 @@ class MonomialLayer(SizeWatch, nn.Module, ABC):
     without the two statistics, which are then None.
     """
 
+    weight: nn.Parameter
+    bias: nn.Parameter
+    activation: str  # what is applied to the values, a key of SLOPES
     shift: Tensor | None
     scale: Tensor | None
     counts: tuple[int, ...] | None  # polynomials of every class, which stand class by class
@@ -139,10 +141,20 @@ class MonomialLayer(SizeWatch, nn.Module, ABC):
     def moments(self) -> tuple[Tensor, Tensor]:
         """Return mean and standard deviation in float64, to fold; 0 and 1 where there are none."""
         if self.shift is None or self.scale is None:
-            device = next(self.parameters()).device
-            ones = torch.ones(len(self.monomials.terms), dtype=torch.float64, device=device)
+            ones = self.weight.new_ones(len(self.monomials.terms), dtype=torch.float64)
             return torch.zeros_like(ones), ones
         return self.shift.double(), self.scale.double()
+
+    @abstractmethod
+    def values(self, z: Tensor) -> Tensor:
+        """Return the polynomials without the absolute value, (..., N)."""
+
+    def activated(self, y: Tensor) -> Tensor:
+        """Return absolute values, or those of another activation."""
+        return y.abs()
+
+    def forward(self, z: Tensor) -> Tensor:
+        return self.watch(self.activated(self.values(z)))
 
     def scaled(self, z: Tensor) -> Tensor:
         """Return the standardised monomials of points (..., n), as (..., S)."""
@@ -151,7 +163,7 @@ class MonomialLayer(SizeWatch, nn.Module, ABC):
         m = self.monomials(z)
         if self.shift is not None and self.scale is not None:
             m = (m - self.shift).div_(self.scale)
-        return m.to(next(self.parameters()).dtype)  # which may be half, outside of autocast
+        return m.to(self.weight.dtype)  # which may be half, outside of autocast
 
     def indices(self) -> int:
         """Count the integers of the monomials, and of the leading terms where they are known."""
@@ -163,7 +175,7 @@ class MonomialLayer(SizeWatch, nn.Module, ABC):
         """The class (N,) whose ideal each polynomial is a generator of; None without ideals."""
         if self.counts is None:
             return None
-        return torch.repeat_interleave(torch.tensor(self.counts)).to(next(self.parameters()).device)
+        return torch.repeat_interleave(torch.tensor(self.counts)).to(self.weight.device)
 
     @torch.no_grad()
     def polynomials(self, label: int) -> list[Polynomial]:
@@ -174,28 +186,40 @@ class MonomialLayer(SizeWatch, nn.Module, ABC):
         owners, lead = self.owners, self.leading_coefficients()
         if owners is None or lead is None:
             raise ValueError("these polynomials are not known as generators of classes.")
-        table, constants = self.plain_coefficients()
-        rows = [tuple(row.tolist()) for block in self.monomials.terms.blocks for row in block]
-        names = tuple(f"x{i}" for i in range(self.monomials.terms.n_variables))
-        generators = []
+        plain, terms = self.folded(), self.monomials.terms
+        table, constants = plain.coefficients.double(), plain.bias.double()
+        rows = [tuple(row.tolist()) for block in terms.blocks for row in block]
+        names, generators = tuple(f"x{i}" for i in range(terms.n_variables)), []
         for j in (owners == label).nonzero()[:, 0].tolist():
             factor = 1 / float(lead[j]) if lead[j] else 1.0
             values = [factor * c for c in table[j].tolist()]
             used = [i for i in reversed(range(len(rows))) if values[i]]
             first = int(self.leading[j]) if self.leading is not None else -1
             used.sort(key=lambda i: i != first)  # the leading term comes first
-            terms = (*(rows[i] for i in used), ())
             coefficients = (*(values[i] for i in used), factor * float(constants[j]))
-            generators.append(Polynomial(terms, coefficients, names))
+            generators.append(Polynomial((*(rows[i] for i in used), ()), coefficients, names))
         return generators
 
     @abstractmethod
     def leading_coefficients(self) -> Tensor | None:
-        """Return coefficients (N,) of the leading terms, in float64; None without these."""
+        """Return those (N,) of the leading terms in float64, if known; 0 where one was dropped."""
+
+    @property
+    @abstractmethod
+    def coefficients(self) -> Tensor:
+        """The coefficients that are used, (N, S), of terms that may be standardised."""
 
     @abstractmethod
-    def plain_coefficients(self) -> tuple[Tensor, Tensor]:
-        """Return coefficients (N, S) over the terms and constants (N,), not standardised."""
+    def folded(self) -> Self:
+        """Return a layer of plain coefficients and a bias with the same outputs."""
+
+    @abstractmethod
+    def parts(self) -> dict[str, int]:
+        """Count parameters, and apart from them the indices of the monomials."""
+
+    @abstractmethod
+    def config(self) -> dict[str, object]:
+        """Return the arguments that make the layer again, apart from its state."""
 
     def watch(self, y: Tensor) -> Tensor:
         """Keep the mean squares over positions of values (B, ..., N) where training asks."""
@@ -209,22 +233,12 @@ class PolynomialLayer(MonomialLayer):
 
     .. math:: y_j = \Bigl| b_j + \sum_s A_{js}\, \frac{m_s(z) - \mu_s}{\sigma_s} \Bigr|
 
-    Parameters
-    ----------
-    terms, count : TermSet, int
-        The ``S`` monomials, without the constant; the number ``N`` of polynomials.
-    standardized : bool, default=True
-        Hold :math:`\mu` and :math:`\sigma`; a folded layer has none.
-    masked : bool, default=False
-        Hold a mask of the coefficients that may be non-zero.
-    normalized : bool, default=False
-        Batch normalisation before the absolute value, folded like the rest.
-    activation : {"abs", "relu", "none"}, default="abs"
-        What is applied to the values. ReLU is the control without vanishing semantics.
-    counts : sequence of int or None, default=None
-        How many of the polynomials are generators of each class, where they are any.
-    leading : bool, default=False
-        Hold the positions of the leading terms of generators.
+    Of ``terms``, without the constant, there are ``S``, and ``count`` is ``N``. It holds
+    :math:`\mu` and :math:`\sigma` if ``standardized``, which a folded layer is not; a mask of the
+    coefficients that may be non-zero if ``masked``; and batch normalisation before the absolute
+    value if ``normalized``. Another ``activation`` is ``"relu"``, the control without vanishing
+    semantics, or ``"none"``. Of generators, ``counts`` tells how many there are of each class, and
+    ``leading`` is to hold the positions of their leading terms.
 
     Examples
     --------
@@ -277,9 +291,9 @@ class PolynomialLayer(MonomialLayer):
         """
         form: Any = {"masked": sparse, "normalized": normalized, "activation": activation}
         form["leading"] = polynomials.leading is not None
-        layer = cls(polynomials.terms, len(polynomials), **form)
         if classes is not None:
-            layer.counts = tuple(torch.bincount(polynomials.owners, minlength=classes).tolist())
+            form["counts"] = torch.bincount(polynomials.owners, minlength=classes).tolist()
+        layer = cls(polynomials.terms, len(polynomials), **form)
         if layer.leading is not None and polynomials.leading is not None:
             layer.leading.copy_(polynomials.leading)
         mean, std = (m.double().cpu() for m in moments)
@@ -310,15 +324,9 @@ class PolynomialLayer(MonomialLayer):
         old = self.monomials.terms
         first = np.concatenate([np.arange(channels)[:, None], old.blocks[1] + channels])
         blocks = [old.blocks[0], first, *(block + channels for block in old.blocks[2:])]
-        terms = TermSet(old.n_variables + channels, tuple(blocks))
-        wide = PolynomialLayer(
-            terms,
-            len(self.bias),
-            masked=self.mask is not None,
-            normalized=self.norm is not None,
-            counts=self.counts,
-            leading=self.leading is not None,
-        )
+        options: Any = self.config()
+        del options["kind"], options["n_variables"]
+        wide = PolynomialLayer(TermSet(old.n_variables + channels, tuple(blocks)), **options)
         if wide.leading is not None and self.leading is not None:
             wide.leading.copy_(torch.where(self.leading < 0, -1, self.leading + channels))
         wide.draw(torch.Generator().manual_seed(seed))
@@ -328,14 +336,13 @@ class PolynomialLayer(MonomialLayer):
         wide.bias.copy_(self.bias)
         if self.mask is not None and wide.mask is not None:
             wide.mask[:, channels:] = self.mask
-        if self.shift is not None and self.scale is not None:
-            zeros = torch.zeros(channels)
-            wide.set_moments(torch.cat([zeros, self.shift]), torch.cat([zeros + 1, self.scale]))
+        mean, std = self.moments()
+        zeros = torch.zeros(channels)
+        wide.set_moments(torch.cat([zeros, mean]), torch.cat([zeros + 1, std]))
         return wide
 
     @property
     def coefficients(self) -> Tensor:
-        """The weights that are used, (N, S): masked ones are zero."""
         return self.weight if self.mask is None else self.weight * self.mask
 
     @property
@@ -380,34 +387,23 @@ class PolynomialLayer(MonomialLayer):
         return self.norm(y.flatten(0, -2)).view_as(y)
 
     def values(self, z: Tensor) -> Tensor:
-        """Return the polynomials without the absolute value, (..., N)."""
         return self.values_on(self.scaled(z))
 
-    def forward(self, z: Tensor) -> Tensor:
-        return self.watch(self.activated(self.values(z)))
-
     def leading_coefficients(self) -> Tensor | None:
-        """Return coefficients (N,) of the leading terms in float64, 0 where one was dropped."""
         if self.leading is None:
             return None
-        table, _ = self.plain_coefficients()
+        table = self.folded().weight.double()
         values = table.gather(1, self.leading.clamp_min(0)[:, None])[:, 0]
         return values * (self.leading >= 0)
 
     def activated(self, y: Tensor) -> Tensor:
-        """Return absolute values, or those of the other activation."""
         if self.activation == "abs":
             # These are the same values, and the gradient takes one pass instead of two.
             return F.leaky_relu(y, -1.0) if self.training else y.abs()
         return y.relu() if self.activation == "relu" else y
 
-    def plain_coefficients(self) -> tuple[Tensor, Tensor]:
-        plain = self.folded()
-        return plain.weight.double(), plain.bias.double()
-
     @torch.no_grad()
-    def folded(self) -> PolynomialLayer:
-        """Return a layer of plain coefficients and a bias with the same outputs."""
+    def folded(self) -> Self:
         mean, std = self.moments()
         weight = self.coefficients.double() / std
         bias = self.bias.double() - weight @ mean
@@ -421,7 +417,6 @@ class PolynomialLayer(MonomialLayer):
         return plain
 
     def parts(self) -> dict[str, int]:
-        """Count parameters, and apart from them the indices of the monomials."""
         stored = [self.weight, self.bias, self.shift, self.scale]
         count = sum(t.numel() for t in stored if t is not None)
         if self.norm is not None:
@@ -429,7 +424,6 @@ class PolynomialLayer(MonomialLayer):
         return {"monomials": self.indices(), "coefficients": count}
 
     def config(self) -> dict[str, object]:
-        """Return the arguments that make the layer again, apart from its state."""
         return {
             "kind": "shared",
             "n_variables": self.monomials.terms.n_variables,

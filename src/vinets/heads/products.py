@@ -11,12 +11,12 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from vinets.algebra.shared import SharedPolynomials, nearest_products
 from vinets.algebra.terms import TermSet
@@ -69,15 +69,9 @@ class ProductsOptions(HeadOptions):
 class ProductsHead(SizeWatch, UnitsHead):
     """Products of ``factors`` forms at every position, summed with spatial weights.
 
-    Parameters
-    ----------
-    channels, positions, classes, count, rank
-        See :class:`vinets.heads.units.UnitsHead`.
-    factors : int, default=2
-        Forms in a product, 1 to 5: the degree of the polynomials.
-    offset : float, default=0.0
-        What the factors but the first start from: 0 for products of centred forms, 1 to start near
-        the first form alone.
+    See :class:`vinets.heads.units.UnitsHead` for the sizes. The factors, 1 to 5, are the degree of
+    the polynomials. All but the first start from ``offset``: 0 for products of centred forms, 1 to
+    start near the first form alone.
     """
 
     kind, label = "products", "product head"
@@ -113,6 +107,7 @@ class ProductsHead(SizeWatch, UnitsHead):
             raise parameter_error("ProductsHead", "factors", "an integer from 1 to 5", factors)
         sizes = {"count": count, "rank": rank, "factors": factors}
         super().__init__(channels, positions, classes, normalized=normalized, **sizes)
+        self.lipschitz = 1.0 if factors == 1 else math.inf  # unbounded forms have no bound
         # The class that each product is to vanish on; not stored, for only training asks for it.
         self.register_buffer("owners", torch.arange(count) % classes, persistent=False)
         self.seen = []
@@ -124,25 +119,19 @@ class ProductsHead(SizeWatch, UnitsHead):
     @classmethod
     def make(cls, latents: Latents, options: ProductsOptions, seed: int) -> Self:
         begin = time.perf_counter()
-        shape, classes = latents.shape, latents.n_classes
-        rank = rank_of(shape, options.spatial_rank)
-        count = MAX_PRODUCTS
+        shape, classes, factors = latents.shape, latents.n_classes, options.factors
+        rank, count = rank_of(shape, options.spatial_rank), MAX_PRODUCTS
         if options.parameters is not None:
-            count = fitting(shape, classes, rank, options.factors, options.parameters)
-        shaped: Any = {"rank": rank, "factors": options.factors, "offset": options.offset}
-        head = cls(*shape, classes, count=count, **shaped)
+            count = fitting(shape, classes, rank, factors, options.parameters)
+        form: Any = {"rank": rank, "factors": factors, "offset": options.offset}
+        head = cls(*shape, classes, count=count, **form)
         more: dict[str, Any] = {}
         if options.start == "ideal":
-            start = factored_generators(latents, options, seed)
-            if start.bias.shape[1] > head.count:
-                start = start.first(head.count)
+            start = factored_generators(latents, options, seed).first(count)
             head.start_from(start.weight, start.gain, start.bias, start.owners)
-            more = {
-                "explained_variance": start.explained,
-                "generators_found": start.found,
-                "generators_kept": start.bias.shape[1],
-            }
-        terms = [math.comb(shape[0] + d - 1, d) for d in range(1, head.factors + 1)]
+            more = {"explained_variance": start.explained, "generators_found": start.found}
+            more["generators_kept"] = start.bias.shape[1]
+        terms = [math.comb(shape[0] + d - 1, d) for d in range(1, factors + 1)]
         head.facts = plain_facts(
             head,
             latents,
@@ -181,18 +170,12 @@ class ProductsHead(SizeWatch, UnitsHead):
         self.forms.bias.unflatten(0, shape)[:, :count].copy_(bias)
         self.owners[:count] = owners
 
-    def units(self, forms: Tensor) -> Tensor:
-        first, *others = forms.split(self.count, -1)
+    def units(self, forms: Tensor, axis: int = -1) -> Tensor:
+        first, *others = forms.split(self.count, axis)
         for other in others:
-            first = first * other
+            first = first.mul_(other) if axis == 1 else first * other
         if self.watched and self.training:
             self.seen.append(first.abs().mean(1))  # for the loss, which follows the forward pass
-        return first
-
-    def units_of_rows(self, forms: Tensor) -> Tensor:
-        first, *others = forms.split(self.count, 1)
-        for other in others:
-            first = first.mul_(other)
         return first
 
     def forward(self, latents: Tensor) -> Tensor:
@@ -200,27 +183,20 @@ class ProductsHead(SizeWatch, UnitsHead):
             self.seen = []
         return super().forward(latents)
 
-    @property
-    def lipschitz(self) -> float:
-        return 1.0 if self.factors == 1 else math.inf  # a product of unbounded forms has no bound
-
     def config(self) -> dict[str, Any]:
         return super().config() | {"factors": self.factors}
 
     def to_polynomials(self) -> SharedPolynomials:
         """Expand the products into monomials of the channels at a position."""
-        plain = self.folded().double().cpu()
-        assert isinstance(plain.forms, nn.Linear)
-        channels = self.shape[0]
+        plain, channels = self.folded().double().cpu().forms, self.shape[0]
         size = math.comb(channels + self.factors, self.factors)
         if size > MAX_TERMS:
             raise ValueError(
                 f"{self.factors} factors in {channels} channels expand to {size:,} monomials, more "
                 f"than {MAX_TERMS:,}. Evaluate the head as it is, in factored form."
             )
-        weight = plain.forms.weight.detach().unflatten(0, (self.factors, self.count))
-        bias = plain.forms.bias.detach().unflatten(0, (self.factors, self.count))
-        forms = torch.cat([bias[..., None], weight], -1)  # (d, N, 1 + C), the constant first
+        table = torch.cat([plain.bias[:, None], plain.weight], 1).detach()  # the constant first
+        forms = table.unflatten(0, (self.factors, self.count))  # (d, N, 1 + C)
         # Columns of coefficients (N,) by the sorted variables of their terms.
         columns: dict[tuple[int, ...], Tensor] = {(): torch.ones(self.count, dtype=torch.float64)}
         for form in forms:
@@ -230,8 +206,7 @@ class ProductsHead(SizeWatch, UnitsHead):
                     key = tuple(sorted((*term, i - 1))) if i else term
                     product[key] = product.get(key, 0) + values * form[:, i]
             columns = product
-        constants = columns.pop(())
-        blocks = [np.zeros((0, 0), dtype=np.int64)]
+        constants, blocks = columns.pop(()), [np.zeros((0, 0), dtype=np.int64)]
         for d in range(1, self.factors + 1):
             block = sorted(term for term in columns if len(term) == d)
             blocks.append(np.array(block, dtype=np.int64))
@@ -258,11 +233,8 @@ class ReLUUnits(UnitsHead):
     training_defaults = ProductsHead.training_defaults
     rectified = True
 
-    def units(self, forms: Tensor) -> Tensor:
-        return forms.relu()
-
-    def units_of_rows(self, forms: Tensor) -> Tensor:
-        return forms.relu_()
+    def units(self, forms: Tensor, axis: int = -1) -> Tensor:
+        return forms.relu_() if axis == 1 else forms.relu()
 
     @classmethod
     def make(cls, latents: Latents, options: UnitsOptions, seed: int) -> Self:
@@ -281,10 +253,7 @@ class ReLUUnits(UnitsHead):
 
 @dataclass(frozen=True, eq=False)
 class FactoredGenerators:
-    """Factors of generators in standardised channels, forms of mean square one.
-
-    A form is ``gain * weight @ h + bias`` with a weight of variance one.
-    """
+    """Factors of generators, forms of mean square one, as :meth:`ProductsHead.start_from` has."""
 
     weight: Tensor  # (2, n, C)
     gain: Tensor  # (2, n)
@@ -294,7 +263,9 @@ class FactoredGenerators:
     explained: float  # share of the variance that the components keep
 
     def first(self, count: int) -> FactoredGenerators:
-        """Return fewer of them, spread over the classes."""
+        """Return at most so many of them, spread over the classes."""
+        if len(self.owners) <= count:
+            return self
         # They are sorted, so that this takes every class in turn and the best of each first.
         rank = torch.zeros_like(self.owners)
         for owner in self.owners.unique():
@@ -302,8 +273,7 @@ class FactoredGenerators:
             rank[mine] = torch.arange(int(mine.sum()))
         chosen = rank.argsort(stable=True)[:count]
         weight, gain, bias = (t[:, chosen] for t in (self.weight, self.gain, self.bias))
-        facts = self.found, self.explained
-        return FactoredGenerators(weight, gain, bias, self.owners[chosen], *facts)
+        return replace(self, weight=weight, gain=gain, bias=bias, owners=self.owners[chosen])
 
 
 @torch.no_grad()
@@ -330,12 +300,10 @@ def factored_generators(
     scores = torch.cat([torch.from_numpy(s) for s in kept.scores])
     order = scores.argsort(descending=True, stable=True)  # best first, and then class by class
     order = order[shared.owners[order].argsort(stable=True)]
-    forms = nearest_products(shared)[:, order.to(shared.coefficients.device)]
+    forms = nearest_products(shared)[:, order.to(shared.coefficients.device)].to(h.device)
     # From components to channels, and to mean square one: what a factor lacks, another has.
-    forms = forms.to(h.device)
-    weight, bias = projection.weight.double(), projection.bias.double()
-    inside = forms[..., 1:] @ weight  # (2, n, C)
-    offset = forms[..., 0] + forms[..., 1:] @ bias
+    inside = forms[..., 1:] @ projection.weight.double()  # (2, n, C)
+    offset = forms[..., 0] + forms[..., 1:] @ projection.bias.double()
     _, covariance = batch_moments(h.double())
     size = ((inside @ covariance) * inside).sum(-1).clamp_min(0).sqrt()
     whole = (size.square() + offset.square()).sqrt().clamp_min(1e-30)

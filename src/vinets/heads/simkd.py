@@ -35,20 +35,11 @@ class SimKDOptions(SizeOptions):
 class SimKDHead(Head):
     """Three convolutions that imitate what the classifier of the uncut network sees.
 
-    The map is averaged down, projected 1x1, 3x3 and 1x1 to the classifier's inputs, and averaged.
-    The classifier is taken over and not trained; the loss is the distance of its inputs. Positions
-    that form no square are averaged first, and the projector then sees one vector.
-
-    Parameters
-    ----------
-    channels, positions, classes : int
-        Of the latents (B, C, P) and of the logits (B, K).
-    features : int
-        Inputs of the classifier.
-    width : int
-        Channels between the convolutions.
-    signed : bool, default=False
-        Whether the classifier sees negative values, too: the last convolution then has no ReLU.
+    The map is averaged down, projected 1x1, 3x3 and 1x1 to the ``features`` that the classifier
+    sees, with ``width`` channels between the convolutions, and averaged. The classifier is taken
+    over and not trained; the loss is the distance of its inputs. Positions that form no square are
+    averaged first, and the projector then sees one vector. If the classifier sees negative values,
+    too, the head is ``signed``: the last convolution has no ReLU.
     """
 
     kind, label = "simkd", "SimKD"
@@ -92,12 +83,10 @@ class SimKDHead(Head):
         width = int((math.sqrt(linear**2 + 36 * max(0, room)) - linear) / 18)
         signed = sees_negative(latents.uncut, example)
         head = cls(*latents.shape, classes, features=features, width=max(1, width), signed=signed)
+        bias = torch.zeros(classes) if classifier.bias is None else classifier.bias
         with torch.no_grad():
             head.classifier.weight.copy_(classifier.weight)
-            if classifier.bias is not None:
-                head.classifier.bias.copy_(classifier.bias)
-            else:
-                head.classifier.bias.zero_()
+            head.classifier.bias.copy_(bias)
         return head
 
     @classmethod
@@ -139,9 +128,8 @@ class SimKDHead(Head):
         plain = copy.deepcopy(self).eval()
         plain.seen = None
         if plain.norms is not None:
-            pairs = zip(plain.layers, plain.norms, strict=True)
             fused: Any = fuse_conv_bn_eval
-            plain.layers = nn.ModuleList(fused(*pair) for pair in pairs)
+            plain.layers = nn.ModuleList(map(fused, plain.layers, plain.norms))
             plain.layers.requires_grad_(True)
             plain.norms = None
         return plain
@@ -168,18 +156,12 @@ class SimKDHead(Head):
         return HeadMaps(before, LinearMap("classifier", self.classifier.weight, averaged=cells))
 
     def parts(self) -> dict[str, int]:
-        return {
-            "projection": parameter_count(self.layers, self.norms),
-            "linear": parameter_count(self.classifier),
-        }
+        projection = parameter_count(self.layers, self.norms)
+        return {"projection": projection, "linear": parameter_count(self.classifier)}
 
     def config(self) -> dict[str, Any]:
-        return {
-            "channels": self.shape[0],
-            "positions": self.shape[1],
-            "classes": self.classifier.out_features,
-            "features": self.classifier.in_features,
-            "width": self.width,
-            "signed": self.signed,
-            "normalized": self.norms is not None,
-        }
+        (channels, positions), normalized = self.shape, self.norms is not None
+        features, classes = self.classifier.in_features, self.classifier.out_features
+        sizes = {"channels": channels, "positions": positions, "classes": classes}
+        sizes |= {"features": features, "width": self.width}
+        return {**sizes, "signed": self.signed, "normalized": normalized}

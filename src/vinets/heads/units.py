@@ -18,17 +18,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from vinets.core.checks import optional_positive_int
-from vinets.heads import fused
-from vinets.heads.base import Head
-from vinets.heads.pieces import (
-    HeadMaps,
-    LinearMap,
-    by_parts,
-    folded_linear,
-    in_use,
-    parameter_count,
-    traced,
-)
+from vinets.heads import fused, pieces
+from vinets.heads.base import FeatureHead, LastLayer
+from vinets.heads.pieces import HeadMaps, LinearMap, by_parts, in_use, traced
 from vinets.heads.polynomial_layer import batch_moments
 
 
@@ -84,24 +76,16 @@ class NormalizedForms(nn.Module):
     :math:`a^\top \Sigma\, a`. So the statistics of all forms follow from mean and covariance of
     the channels, and normalised forms are one matrix product: their values, of which there may be
     many times more than channels, are never read again to be normalised. The channels are
-    standardised, too.
-
-    Parameters
-    ----------
-    channels, count : int
-        Channels ``C`` and forms ``M``.
-    momentum, eps : float
-        As in :class:`torch.nn.BatchNorm1d`.
+    standardised, too. Momentum and epsilon are those of :class:`torch.nn.BatchNorm1d`.
     """
+
+    momentum, eps = 0.1, 1e-5
 
     mean: Tensor
     covariance: Tensor
 
-    def __init__(
-        self, channels: int, count: int, *, momentum: float = 0.1, eps: float = 1e-5
-    ) -> None:
+    def __init__(self, channels: int, count: int) -> None:
         super().__init__()
-        self.momentum, self.eps = momentum, eps
         self.weight = nn.Parameter(torch.randn(count, channels) * channels**-0.5)
         self.gain = nn.Parameter(torch.ones(count))
         self.bias = nn.Parameter(torch.zeros(count))
@@ -136,30 +120,15 @@ class NormalizedForms(nn.Module):
     def folded(self) -> nn.Linear:
         """Return a linear layer with the same outputs in eval mode."""
         exact = copy.deepcopy(self).double()
-        weight, bias = exact._affine(exact.mean, exact.covariance)
-        count, channels = self.weight.shape
-        like = {"device": self.weight.device, "dtype": self.weight.dtype}
-        plain = nn.utils.skip_init(nn.Linear, channels, count, **like)  # draws no random numbers
-        plain.weight.copy_(weight)
-        plain.bias.copy_(bias)
-        return plain
+        weight, bias = (t.to(self.weight) for t in exact._affine(exact.mean, exact.covariance))
+        return pieces.linear_of(weight, bias)
 
 
-class UnitsHead(Head):
+class UnitsHead(FeatureHead):
     """Affine forms of the channels, units of them, sums over the positions, a linear layer.
 
-    While training, forms and sums are batch-normalised; a folded head has no normalisation.
-
-    Parameters
-    ----------
-    channels, positions, classes : int
-        Of the latents (B, C, P) and of the logits (B, K).
-    count : int
-        Units ``N``.
-    rank : int
-        Patterns over the positions that the units share.
-    factors : int
-        Forms that a unit is made of.
+    While training, forms and sums are batch-normalised; a folded head has no normalisation. It has
+    ``count`` units of ``factors`` forms each, which share ``rank`` patterns over the positions.
     """
 
     # Units are products of forms (False) or ReLUs of them (True), as the kernel for GPUs makes
@@ -189,28 +158,30 @@ class UnitsHead(Head):
         self.linear = nn.Linear(count, classes)
 
     @abstractmethod
-    def units(self, forms: Tensor) -> Tensor:
-        """Compute units (B, P, N) of forms (B, P, factors N)."""
+    def units(self, forms: Tensor, axis: int = -1) -> Tensor:
+        """Compute units (B, P, N) of forms (B, P, factors N).
 
-    @abstractmethod
-    def units_of_rows(self, forms: Tensor) -> Tensor:
-        """Compute the same of forms (B, factors N, P), which may change, without gradients."""
+        With ``axis=1`` forms are (B, factors N, P), and may change, without gradients.
+        """
 
-    def forward(self, latents: Tensor) -> Tensor:
+    def last_layer(self) -> LastLayer | None:
+        return None  # the forms are trained with it
+
+    def features(self, latents: Tensor) -> Tensor:
+        """Return the sums of the units over the positions, (B, N)."""
         h, forms = latents.mT, self.forms
         if isinstance(forms, nn.Linear) and in_use():
-            return self.linear(self._in_use(latents, forms))
+            return self._in_use(latents, forms)
         if isinstance(forms, NormalizedForms):
             h = h.contiguous()  # once for statistics and products
             weight, bias = forms.affine(h)
         else:
             weight, bias = forms.weight, forms.bias
-        y = by_parts(
-            lambda part: self.spatial(self.units(F.linear(part, weight, bias))),
-            h,
-            self.shape[1] * len(weight),
-        )
-        return self.linear(y if self.norm is None else self.norm(y))
+
+        def sums(part: Tensor) -> Tensor:
+            return self.spatial(self.units(F.linear(part, weight, bias)))
+
+        return by_parts(sums, h, self.shape[1] * len(weight))
 
     def _in_use(self, latents: Tensor, forms: nn.Linear) -> Tensor:
         """Return sums (B, N) for inference: channels stay first, and values change in place."""
@@ -224,29 +195,22 @@ class UnitsHead(Head):
 
         def sums(part: Tensor) -> Tensor:
             made = torch.baddbmm(bias, weight.expand(len(part), -1, -1), part)
-            return self.spatial.of_rows(self.units_of_rows(made))
+            return self.spatial.of_rows(self.units(made, 1))
 
         return by_parts(sums, latents, self.shape[1] * len(weight))
 
     @torch.no_grad()
     def folded(self) -> Self:
-        plain = copy.deepcopy(self)
+        plain = super().folded()
         if isinstance(self.forms, NormalizedForms):
             plain.forms = self.forms.folded()
-        if self.norm is not None:
-            plain.linear, plain.norm = folded_linear(self.norm, self.linear), None
         return plain
 
     def parts(self) -> dict[str, int]:
-        return {
-            "coefficients": parameter_count(self.forms),
-            "linear": parameter_count(self.spatial, self.norm, self.linear),
-        }
+        linear = pieces.parameter_count(self.spatial, self.norm, self.linear)
+        return {"coefficients": pieces.parameter_count(self.forms), "linear": linear}
 
-    @property
-    def lipschitz(self) -> float:
-        """The Lipschitz constant of a unit in its forms."""
-        return 1.0
+    lipschitz = 1.0  # Lipschitz constant of a unit in its forms
 
     def maps(self, shape: tuple[int, int]) -> HeadMaps:
         positions = shape[1]
@@ -255,14 +219,9 @@ class UnitsHead(Head):
         return HeadMaps((forms,), LinearMap("W_F", final))
 
     def config(self) -> dict[str, Any]:
-        return {
-            "channels": self.shape[0],
-            "positions": self.shape[1],
-            "classes": self.linear.out_features,
-            "count": self.count,
-            "rank": len(self.spatial.weight),
-            "normalized": self.norm is not None,
-        }
+        (channels, positions), rank = self.shape, len(self.spatial.weight)
+        sizes = {"channels": channels, "positions": positions, "count": self.count, "rank": rank}
+        return super().config() | sizes
 
 
 def rank_of(shape: tuple[int, int], wanted: int | None) -> int:

@@ -10,9 +10,8 @@ import copy
 import math
 import time
 import warnings
-from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -26,12 +25,12 @@ from vinets.core.options import choice, count, flag, option, optional, share, wh
 from vinets.core.plain import changes
 from vinets.core.progress import Progress
 from vinets.core.settings import IdealOptions
-from vinets.heads.base import Head, HeadOptions, build_like, plain_facts
+from vinets.heads.base import Head, HeadOptions, LastLayer, build_like, plain_facts
 from vinets.heads.block_layer import BlockPolynomialLayer
 from vinets.heads.facts import Pictures, class_means, measure_vanishing
-from vinets.heads.pieces import HeadMaps, LinearMap, LinearPath, TrainedTail
+from vinets.heads.pieces import HeadMaps, LinearMap, LinearPath
 from vinets.heads.polynomial import PolynomialHead
-from vinets.heads.polynomial_layer import PolynomialLayer
+from vinets.heads.polynomial_layer import MonomialLayer, PolynomialLayer
 from vinets.latent.collect import Latents
 from vinets.latent.pca import Projection, fit_pca
 from vinets.latent.rescale import Rescale
@@ -78,12 +77,13 @@ class GeneratorOptions(IdealOptions, HeadOptions):
 
     def ideal(self) -> VanishingIdeal:
         """Return the algorithm that finds the generators, not fitted."""
-        from vinets.ideals.choose import make_ideal
+        from vinets.ideals.classwise import make_ideal
 
-        options = self
-        if self.algorithm.lower() != "abm" and self.normalization == "leading":
-            options = replace(self, normalization=None)  # the rule is an option of ABM alone
-        return make_ideal(options, max_degree=self.max_degree)
+        options = self.for_classes(1)
+        asked = self.normalization != type(self).normalization
+        if self.algorithm.lower() != "abm" and self.normalization and not asked:
+            options = replace(options, normalization=None)  # the rule is an option of ABM alone
+        return make_ideal(options, max_degree=options.max_degree)
 
     def for_classes(self, classes: int) -> Self:
         """Return the options with what was left open chosen."""
@@ -126,145 +126,27 @@ class SizeOptions(HeadOptions):
     like: HeadOptions = VanishingOptions()
 
     def size(self, latents: Latents, seed: int) -> int:
-        """Return how many parameters the folded head may store.
-
-        Without a number, these are as many as the other head is to have, or else as many as it has.
-        """
+        """Return how many the folded head may store: as many as the other is to have, or has."""
         asked = self.parameters or getattr(self.like, "parameters", None)
         if asked is not None:
             return int(asked)
         return sum(build_like(latents, self.like, seed).folded().parts().values())
 
 
-# --- the head ---------------------------------------------------------------------------------
+# --- variables --------------------------------------------------------------------------------
 
 
-class GeneratorHead(PolynomialHead):
-    """Base of heads whose polynomials are generators of class ideals."""
+@dataclass(frozen=True, eq=False)
+class Variables:
+    """Points in the variables of polynomials, and the layers that make them of latents."""
 
-    from_ideals = True
-
-    @classmethod
-    @abstractmethod
-    def find_variables(cls, latents: Latents, options: Any, seed: int) -> Variables:
-        """Find the variables of the polynomials, once for heads of equal options."""
-
-    @classmethod
-    @abstractmethod
-    def shape_of(cls, latents: Latents, options: Any) -> dict[str, Any]:
-        """Return the arguments of the class that are not those of every head of polynomials."""
-
-    @classmethod
-    def build(
-        cls,
-        latents: Latents,
-        options: Any = None,
-        seed: int = 0,
-        progress: Progress | None = None,
-    ) -> Head:
-        chosen: Any = options or cls.Options()
-        options = chosen.for_classes(latents.n_classes)
-        # The latents keep the generators for make().
-        variables = cls.find_variables(latents, options, seed)
-        find_generators(latents, variables, options, seed, progress)
-        return super().build(latents, options, seed)
-
-    @classmethod
-    def make(cls, latents: Latents, options: Any, seed: int) -> Self:
-        variables = cls.find_variables(latents, options, seed)
-        generators = find_generators(latents, variables, options, seed)
-        begin = time.perf_counter()
-        # Points of the fits and of the scores standardise the monomials.
-        masks = (mask.to(variables.points.device) for mask in (latents.fit, latents.check))
-        points = torch.cat([variables.points[mask] for mask in masks])
-        pruned = make_layer(generators, points, options, local=cls.local)
-        projection, layer = copy.deepcopy(variables.projection), pruned.layer
-        if projection is not None:
-            projection.requires_grad_(options.train_projection)  # in this head alone
-            if isinstance(layer, PolynomialLayer) and cls.local:
-                layer = layer.behind_channels(latents.shape[0], seed)
-        path, arguments = linear_path(latents, options.linear_path), cls.shape_of(latents, options)
-        inputs = variables.rescale, projection
-        head = cls.of(*inputs, layer, latents.n_classes, path, arguments)
-        facts = generator_facts(latents, variables, generators, pruned, options)
-        seconds = {
-            "latents": latents.seconds,
-            "projection": variables.seconds,
-            "polynomials": generators.seconds + time.perf_counter() - begin,
-        }
-        head.facts = plain_facts(head, latents, begin, seconds=seconds, **facts)
-        return head
-
-
-class GlobalPolynomials(PolynomialHead):
-    """Rescaling, projection, absolute values of polynomials, linear layer.
-
-    Parameters
-    ----------
-    projection : Projection
-        From latents to the ``n`` variables of the ``N`` polynomials.
-    order : {"tanh-pca", "pca-tanh"}, default="tanh-pca"
-        Which of the first two comes first: the paper's text rescales the latents themselves; its
-        theory needs the polynomials' inputs in [-1, 1], which rescaling last gives.
-    path : LinearPath or None, default=None
-        Logits linear in the latents, added to those of the polynomials.
-    """
-
-    local = False
-    projection: Projection
-    # The last epoch, because nothing is held out.
-    training_defaults: ClassVar[Mapping[str, Any]] = {"weight_decay": 2e-3, "validation": 0.0}
-
-    def __init__(
-        self,
-        rescale: Rescale,
-        projection: Projection,
-        polynomials: PolynomialLayer | BlockPolynomialLayer,
-        classes: int,
-        *,
-        order: str = "tanh-pca",
-        path: LinearPath | None = None,
-    ) -> None:
-        super().__init__(rescale, projection, polynomials, classes, path)
-        self.order = one_of(type(self).__name__, "order", order, ORDERS)
-
-    def arguments(self) -> dict[str, Any]:
-        return {"order": self.order}
-
-    def variables(self, latents: Tensor) -> Tensor:
-        """Return what the polynomials are evaluated at, (B, n)."""
-        return components(latents, self.rescale, self.projection, self.order)
-
-    def split(self) -> tuple[Callable[[Tensor], Tensor], nn.Module] | None:
-        if self.path is not None or self.projection.weight.requires_grad:
-            return None
-        return self.variables, TrainedTail(self.polynomials, self.norm, self.linear)
-
-    def maps(self, shape: tuple[int, int]) -> HeadMaps:
-        size = shape[0] * shape[1]
-        before, reach = component_maps(self.rescale, self.projection, self.order, size)
-        return self.maps_between(before, self.linear.weight, reach)
-
-
-class VanishingHead(GeneratorHead, GlobalPolynomials):
-    """The paper's head: its polynomials vanish on the classes."""
-
-    kind, label = "vanishing", "VI-Net"
-    Options = VanishingOptions
-    rivals = ("linear", "pooled", "mlp", "random", "same-degrees", "components")
-    # The weight keeps polynomials vanishing, which costs no accuracy: see the experiment fig-kept.
-    training_defaults: ClassVar[Mapping[str, Any]] = {
-        **GlobalPolynomials.training_defaults,
-        "vanish": 0.1,
-    }
-
-    @classmethod
-    def find_variables(cls, latents: Latents, options: VanishingOptions, seed: int) -> Variables:
-        return find_components(latents, options, seed)
-
-    @classmethod
-    def shape_of(cls, latents: Latents, options: VanishingOptions) -> dict[str, Any]:
-        return {"order": options.order}
+    rescale: Rescale  # z -> tanh((z - mean) / std)
+    projection: Projection | None  # None where the channels themselves are the variables
+    points: Tensor  # (m, n), one for every example
+    labels: Tensor  # (m,), on the same device
+    explained: float | None  # share of the variance that the components keep
+    seconds: float  # wall-clock time
+    arguments: dict[str, Any] = field(default_factory=dict)  # what else a head of them is told
 
 
 def components(latents: Tensor, rescale: Rescale, projection: Projection, order: str) -> Tensor:
@@ -284,21 +166,6 @@ def component_maps(
     reach = float((bound * weight.abs().sum(1) + projection.bias.abs()).max())
     first = LinearMap("rescaling", gain.expand(size))
     return (first, LinearMap("projection", weight)), reach
-
-
-# --- variables --------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class Variables:
-    """Points in the variables of polynomials, and the layers that make them of latents."""
-
-    rescale: Rescale  # z -> tanh((z - mean) / std)
-    projection: Projection | None  # None where the channels themselves are the variables
-    points: Tensor  # (m, n), one for every example
-    labels: Tensor  # (m,), on the same device
-    explained: float | None  # share of the variance that the components keep
-    seconds: float  # wall-clock time
 
 
 def find_components(latents: Latents, options: VanishingOptions, seed: int = 0) -> Variables:
@@ -322,10 +189,9 @@ def find_components(latents: Latents, options: VanishingOptions, seed: int = 0) 
             # The components have mean zero and, by default, unit variance already.
             rescale = Rescale(torch.zeros(n), torch.ones(n)).to(projection.weight.device)
         inputs = rescale, projection, options.order
-        points = torch.cat([components(z, *inputs) for z in flat()])
-        labels = latents.store.labels.to(points.device)
-        seconds = time.perf_counter() - begin
-        return Variables(rescale, projection, points.detach(), labels, explained, seconds)
+        points = torch.cat([components(z, *inputs) for z in flat()]).detach()
+        facts = latents.store.labels.to(points.device), explained, time.perf_counter() - begin
+        return Variables(rescale, projection, points, *facts, {"order": options.order})
 
     key = options.components, options.order, options.scale, options.pca, seed
     return latents.once("variables", key, find)
@@ -363,7 +229,7 @@ def find_generators(
 
     The latents keep them for the next head whose options differ in pruning alone.
     """
-    same: dict[str, Any] = {"keep": 1, "monomials": None, "sparse": False, "linear_path": 0}
+    same: Any = {"keep": 1, "monomials": None, "sparse": False, "linear_path": 0}
     key = replace(options, train_projection=False, **same), seed
 
     def find() -> ClassGenerators:
@@ -416,22 +282,14 @@ def timed_ideals(
     return ideals, clock.between(begin, end)
 
 
-@dataclass(frozen=True, eq=False)
-class PrunedLayer:
-    """A polynomial layer and what it was made of; ``capped`` if there was no room for more."""
-
-    layer: PolynomialLayer | BlockPolynomialLayer
-    pruned: PrunedIdeals
-    capped: bool
-
-
 def make_layer(
     generators: ClassGenerators, points: Tensor, options: GeneratorOptions, *, local: bool = False
-) -> PrunedLayer:
+) -> tuple[MonomialLayer, PrunedIdeals, bool]:
     """Make a layer of the generators that stay; ``points`` (m, n) standardise its monomials.
 
     In a local head the layer is batch-normalised. In a global one coefficients are kept class by
-    class where all monomials stay and that takes fewer parameters.
+    class where all monomials stay and that takes fewer parameters. The last result tells whether
+    there was no room for more generators.
     """
     from vinets.ideals.pruning import prune
 
@@ -448,7 +306,7 @@ def make_layer(
         # Blocks are there for every class, or for none.
         if min(map(len, sets)) > 0 and own < len(pruned) * count_monomials(sets):
             blocks = BlockPolynomialLayer.from_polynomials(pruned.polynomials, points)
-            return PrunedLayer(blocks, pruned, capped)
+            return blocks, pruned, capped
     shared = SharedPolynomials.of(pruned.polynomials)
     if options.monomials is not None and options.monomials < len(shared.terms):
         # Coefficients weigh by how much their monomials vary.
@@ -457,7 +315,7 @@ def make_layer(
     moments = term_moments(shared.terms, points)
     form: Any = {"sparse": options.sparse, "normalized": local}
     layer = PolynomialLayer.from_polynomials(shared, moments, classes=classes, **form)
-    return PrunedLayer(layer, pruned, capped)
+    return layer, pruned, capped
 
 
 def linear_path(latents: Latents, width: int) -> LinearPath | None:
@@ -472,39 +330,135 @@ def linear_path(latents: Latents, width: int) -> LinearPath | None:
     return LinearPath(channels, positions, width, latents.n_classes, scale=scale)
 
 
-def generator_facts(
-    latents: Latents,
-    variables: Variables,
-    generators: ClassGenerators,
-    pruned: PrunedLayer,
-    options: GeneratorOptions,
-) -> dict[str, Any]:
-    """Return the facts about generators, before and after pruning, as fields of BuildFacts."""
-    points, labels = variables.points, variables.labels
-    layer = pruned.layer.to(points.device)
-    terms = layer.monomials.terms
-    fit = latents.fit.to(points.device)
-    means, _, _ = class_means(layer, [(points, labels)])
-    blocks = [layer.weight] if isinstance(layer, PolynomialLayer) else list(layer.blocks)
-    found = pruned.pruned.n_generators
-    assert layer.owners is not None  # it is a layer of generators
-    return {
-        "explained_variance": variables.explained,
-        "generators_found": found,
-        "generators_kept": len(layer.bias),
-        "monomials_found": generators.monomials,
-        "monomials_kept": len(terms),
-        "coefficients_found": found * generators.monomials,
-        "coefficients_kept": sum(block.numel() for block in blocks),
-        "degrees": {int(d): int((terms.degrees == d).sum()) for d in np.unique(terms.degrees)},
-        "capped": pruned.capped,
-        "vanishing": measure_vanishing(layer, [(points[fit], labels[fit])], options.psi),
-        "pictures": Pictures(
+# --- the head ---------------------------------------------------------------------------------
+
+
+class GeneratorHead(PolynomialHead):
+    """Base of heads whose polynomials are generators of class ideals."""
+
+    from_ideals = True
+
+    # What finds the variables of the polynomials: latents, options and a seed to variables.
+    find_variables: ClassVar[Callable[..., Variables]]
+
+    @classmethod
+    def build(
+        cls, latents: Latents, options: Any = None, seed: int = 0, progress: Progress | None = None
+    ) -> Head:
+        chosen: Any = options or cls.Options()
+        options = chosen.for_classes(latents.n_classes)
+        # The latents keep the generators for make().
+        variables = cls.find_variables(latents, options, seed)
+        find_generators(latents, variables, options, seed, progress)
+        return super().build(latents, options, seed)
+
+    @classmethod
+    def make(cls, latents: Latents, options: Any, seed: int) -> Self:
+        variables = cls.find_variables(latents, options, seed)
+        generators = find_generators(latents, variables, options, seed)
+        begin = time.perf_counter()
+        # Points of the fits and of the scores standardise the monomials.
+        masks = (mask.to(variables.points.device) for mask in (latents.fit, latents.check))
+        points = torch.cat([variables.points[mask] for mask in masks])
+        layer, pruned, capped = make_layer(generators, points, options, local=cls.local)
+        projection, used = copy.deepcopy(variables.projection), layer
+        if projection is not None:
+            projection.requires_grad_(options.train_projection)  # in this head alone
+            if isinstance(layer, PolynomialLayer) and cls.local:
+                used = layer.behind_channels(latents.shape[0], seed)
+        arguments = variables.arguments | {"path": linear_path(latents, options.linear_path)}
+        head = cls(variables.rescale, projection, used, latents.n_classes, **arguments)
+        points, labels, fit = variables.points, variables.labels, latents.fit.to(points.device)
+        layer = layer.to(points.device)
+        means, _, _ = class_means(layer, [(points, labels)])
+        vanishing = measure_vanishing(layer, [(points[fit], labels[fit])], options.psi)
+        blocks = layer.blocks if isinstance(layer, BlockPolynomialLayer) else [layer.weight]
+        found, terms = pruned.n_generators, layer.monomials.terms
+        assert layer.owners is not None  # it is a layer of generators
+        pictures = Pictures(
             points.cpu().double().numpy(),
             labels.cpu().numpy(),
             means.cpu().numpy(),
             layer.owners.cpu().numpy(),
             generators.scores.values,
-            pruned.pruned.scores,
-        ),
-    }
+            pruned.scores,
+        )
+        seconds = {
+            "latents": latents.seconds,
+            "projection": variables.seconds,
+            "polynomials": generators.seconds + time.perf_counter() - begin,
+        }
+        head.facts = plain_facts(
+            head,
+            latents,
+            begin,
+            seconds=seconds,
+            explained_variance=variables.explained,
+            generators_found=found,
+            generators_kept=len(layer.bias),
+            monomials_found=generators.monomials,
+            monomials_kept=len(terms),
+            coefficients_found=found * generators.monomials,
+            coefficients_kept=sum(block.numel() for block in blocks),
+            degrees={int(d): int((terms.degrees == d).sum()) for d in np.unique(terms.degrees)},
+            capped=capped,
+            vanishing=vanishing,
+            pictures=pictures,
+        )
+        return head
+
+
+class GlobalPolynomials(PolynomialHead):
+    """Rescaling, projection, absolute values of polynomials, linear layer.
+
+    The ``order`` tells which of the first two comes first: ``"tanh-pca"`` as in the paper's text,
+    which rescales the latents themselves, or ``"pca-tanh"``, which gives inputs of the polynomials
+    in [-1, 1], as the paper's theory needs them.
+    """
+
+    local = False
+    projection: Projection
+    # The last epoch, because nothing is held out.
+    training_defaults: ClassVar[Mapping[str, Any]] = {"weight_decay": 2e-3, "validation": 0.0}
+
+    def __init__(
+        self,
+        rescale: Rescale,
+        projection: Projection,
+        polynomials: MonomialLayer,
+        classes: int,
+        *,
+        order: str = "tanh-pca",
+        path: LinearPath | None = None,
+    ) -> None:
+        super().__init__(rescale, projection, polynomials, classes, path=path)
+        self.order = one_of(type(self).__name__, "order", order, ORDERS)
+
+    def arguments(self) -> dict[str, Any]:
+        return {"order": self.order}
+
+    def variables(self, latents: Tensor) -> Tensor:
+        """Return what the polynomials are evaluated at, (B, n)."""
+        return components(latents, self.rescale, self.projection, self.order)
+
+    def split(self) -> tuple[Callable[[Tensor], Tensor], nn.Module] | None:
+        behind = LastLayer(self.polynomials, self.norm, self.linear)
+        return (self.variables, behind) if self.frozen else None
+
+    def maps(self, shape: tuple[int, int]) -> HeadMaps:
+        size = shape[0] * shape[1]
+        before, reach = component_maps(self.rescale, self.projection, self.order, size)
+        return self.maps_between(before, self.linear.weight, reach)
+
+
+class VanishingHead(GeneratorHead, GlobalPolynomials):
+    """The paper's head: its polynomials vanish on the classes."""
+
+    kind, label = "vanishing", "VI-Net"
+    Options = VanishingOptions
+    rivals = ("linear", "pooled", "mlp", "random", "same-degrees", "components")
+    find_variables = staticmethod(find_components)
+    # The weight keeps polynomials vanishing, which costs no accuracy: see the experiment fig-kept.
+    training_defaults: ClassVar[Mapping[str, Any]] = dict(
+        GlobalPolynomials.training_defaults, vanish=0.1
+    )

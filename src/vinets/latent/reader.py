@@ -37,20 +37,15 @@ class LatentReader(nn.Module):
     ``last_hidden_state`` or else first Tensor counts. Its shape says what it is: ``(B, D)`` are
     vectors, ``(B, T, C)`` tokens, ``(B, C, H, W)`` maps.
 
-    Parameters
-    ----------
-    kind : str, default="auto"
-        What to make of it; vectors are one position under every kind.
+    The kind says what to make of it; vectors are one position under every kind.
 
-        - ``"map"``: the descriptors at all positions, with ``P = H * W``, ``T`` or 1.
-        - ``"pool"``: maps averaged down to ``pool x pool``, ``P = pool**2``.
-        - ``"class_token"``: the first token, ``P = 1``.
-        - ``"mean_token"``: the mean over the positions, ``P = 1``.
-        - ``"auto"``: ``"mean_token"`` for tokens, ``"map"`` for everything else.
-    pool : int or None, default=None
-        Side of the pooled map; needed by ``kind="pool"`` and refused by the others.
-    channels_last : bool, default=False
-        Whether maps come as ``(B, H, W, C)``.
+    - ``"map"``: the descriptors at all positions, with ``P = H * W``, ``T`` or 1.
+    - ``"pool"``: maps averaged down to ``pool x pool``, ``P = pool**2``.
+    - ``"class_token"``: the first token, ``P = 1``.
+    - ``"mean_token"``: the mean over the positions, ``P = 1``.
+    - ``"auto"``: ``"mean_token"`` for tokens, ``"map"`` for everything else.
+
+    With ``channels_last``, maps come as ``(B, H, W, C)``.
 
     Examples
     --------
@@ -75,29 +70,28 @@ class LatentReader(nn.Module):
         self.channels_last = bool(channels_last)
 
     def forward(self, output: Any) -> Tensor:
-        """Return latents ``(B, C, P)``; the dtype stays."""
         # All but averages are views of the output, so that nothing is copied on the way.
         values = _checked(output)
         if values.ndim == 2:
             return values.unsqueeze(2)
         tokens = values.ndim == 3
+        if (self.kind, tokens) in (("pool", True), ("class_token", False)):
+            accepted = "maps (B, C, H, W)" if tokens else "tokens (B, T, C)"
+            raise ValueError(
+                f"LatentReader(kind={self.kind!r}) reads {accepted} or vectors (B, D). Got shape "
+                f"{tuple(values.shape)} instead. Use kind='mean_token' or kind='map'."
+            )
         if self.pool is not None:
-            if tokens:
-                raise _wrong_kind("pool", "maps (B, C, H, W)", values)
             maps = values.permute(0, 3, 1, 2) if self.channels_last else values
             if self.pool > min(maps.shape[2:]):
                 accepted = f"at most the side of the map, {min(maps.shape[2:])}"
                 raise parameter_error("LatentReader", "pool", accepted, self.pool)
             return F.adaptive_avg_pool2d(maps, self.pool).flatten(2)
         if self.kind == "class_token":
-            if not tokens:
-                raise _wrong_kind("class_token", "tokens (B, T, C)", values)
             # Not a slice, because torch 2.6 exports that its batch is not the largest integer.
             return values.select(1, 0).unsqueeze(2)
-        if tokens:
-            descriptors = values.transpose(1, 2)
-        elif self.channels_last:
-            descriptors = values.flatten(1, 2).transpose(1, 2)
+        if tokens or self.channels_last:
+            descriptors = values.flatten(1, -2).transpose(1, 2)
         else:
             descriptors = values.flatten(2)
         if self.kind == "mean_token" or (self.kind == "auto" and tokens):
@@ -105,20 +99,12 @@ class LatentReader(nn.Module):
         return descriptors
 
     def describe(self, output: Any) -> LatentShape:
-        """Tell channels and positions of ``output`` as it is, before it is pooled or flattened.
-
-        Examples
-        --------
-        >>> import torch
-        >>> LatentReader(channels_last=True).describe(torch.zeros(1, 7, 5, 3))
-        LatentShape(channels=3, height=7, width=5)
-        """
-        sizes = tuple(_checked(output).shape[1:])
-        if len(sizes) == 1:
-            return LatentShape(sizes[0], 1, 1)
-        if len(sizes) == 2:
-            return LatentShape(sizes[1], 1, sizes[0])
-        return LatentShape(*(sizes[2:] + sizes[:2] if self.channels_last else sizes))
+        """Tell channels and positions of ``output`` as it is, before it is pooled or flattened."""
+        *grid, channels = _checked(output).shape[1:]
+        if len(grid) == 2 and not self.channels_last:
+            channels, *grid = *grid, channels
+        height, width = [1, 1, *grid][-2:]
+        return LatentShape(channels, height, width)
 
     def config(self) -> dict[str, Any]:
         """Return the arguments that build this reader again."""
@@ -154,13 +140,6 @@ def _checked(output: Any) -> Tensor:
             f"Got {tuple(values.shape)} instead. Cut at another module."
         )
     return values
-
-
-def _wrong_kind(kind: str, accepted: str, values: Tensor) -> ValueError:
-    return ValueError(
-        f"LatentReader(kind={kind!r}) reads {accepted} or vectors (B, D). "
-        f"Got shape {tuple(values.shape)} instead. Use kind='mean_token' or kind='map'."
-    )
 
 
 # --- the last linear layer --------------------------------------------------------------------

@@ -37,8 +37,7 @@ from vinets.algebra.shared import SharedPolynomials
 from vinets.algebra.terms import TermSet
 from vinets.core.checks import parameter_error, point_shape
 from vinets.core.options import check_value, whole
-from vinets.heads.block_layer import BlockPolynomialLayer
-from vinets.heads.polynomial_layer import PolynomialLayer
+from vinets.heads.polynomial_layer import MonomialLayer
 from vinets.theory.norms import Complexity, LayerNorms, largest_of
 
 MAX_ENTRIES = 2**27  # entries of W_M before merging, about 3 GiB of indices and values
@@ -151,7 +150,7 @@ def encode(terms: TermSet, coefficients: Tensor, constants: Tensor | None = None
     return InExEncoding(terms, sums_matrix(terms), matrix, shifts)
 
 
-Polynomials: TypeAlias = PolynomialLayer | BlockPolynomialLayer | SharedPolynomials | InExEncoding
+Polynomials: TypeAlias = MonomialLayer | SharedPolynomials | InExEncoding
 
 
 def encode_polynomials(polynomials: Polynomials) -> InExEncoding:
@@ -160,10 +159,9 @@ def encode_polynomials(polynomials: Polynomials) -> InExEncoding:
         return polynomials
     if isinstance(polynomials, SharedPolynomials):
         return encode(polynomials.terms, polynomials.coefficients, polynomials.constants)
-    if isinstance(polynomials, PolynomialLayer | BlockPolynomialLayer):
+    if isinstance(polynomials, MonomialLayer):
         plain = polynomials.folded()  # a copy with the normalisation in its weights
-        weight = plain.weight if isinstance(plain, PolynomialLayer) else plain.dense()
-        return encode(plain.monomials.terms, weight, plain.bias)
+        return encode(plain.monomials.terms, plain.coefficients, plain.bias)
     accepted = "a PolynomialLayer, BlockPolynomialLayer, SharedPolynomials or InExEncoding"
     raise parameter_error("encode_polynomials", "polynomials", accepted, type(polynomials).__name__)
 
