@@ -195,7 +195,7 @@ def build(
             device=common.device,
             command=("vinets", *sys.argv[1:]),
             stated=opened.stated,
-            say=shared.accuracy_note(opened, common),
+            say=lambda text: common.note(f"{text} {opened.guessed}".rstrip()),
             progress=progress,
         )
     if half:
@@ -288,7 +288,10 @@ def compress(
     wanted, jobs = parse_budget(budget), workers.jobs_or_cluster
     opened, split = shared.open_data(model, data, reading, common, uncut=True)
     chosen: dict[str, Any] = {"seed": common.seed, "device": common.device}
-    say = shared.accuracy_note(opened, common)
+
+    def say(text: str) -> None:
+        common.note(f"{text} {opened.guessed}".rstrip())
+
     if dry_run:
         with common.progress() as progress:
             setup, _ = divide(opened.network, split, searching.limit, **chosen)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -148,9 +147,8 @@ class ReadingOptions(Options):
     classes: Path | None = option(
         None,
         path(),
-        "FILE with the names of the classes, one a line or with commas in between, in the order of "
-        "the outputs of the network.",
-        shown="those that the network knows, else those of the data in their order",
+        "Names of the classes in the order of the network's outputs: a file with one a line.",
+        shown="those that the network knows, else those of the data",
     )
     size: int | None = option(
         None,
@@ -222,11 +220,6 @@ def opened_again(out: Path, model: str) -> str:
     """
     file = model.rpartition("@")[2]
     return f"{out}@{file}" if ".py:" in file else str(out)
-
-
-def accuracy_note(opened: NamedNetwork, common: CommonOptions) -> Callable[[str], None]:
-    """Return what says an accuracy on stderr, with what was guessed next to it."""
-    return lambda text: common.note(f"{text} {opened.guessed}".rstrip())
 
 
 def open_data(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import reprlib
 import unicodedata
 from collections import Counter
 from collections.abc import Sequence
@@ -25,10 +26,7 @@ def read_classes(classes: str | Path | Sequence[str]) -> tuple[str, ...]:
     """Return names of classes, which a file lists one a line, or with commas in between."""
     names = classes
     if isinstance(classes, str | Path):
-        try:
-            text = read_bytes(classes, MAX_LIST_BYTES).decode("utf-8-sig").strip()
-        except UnicodeDecodeError:
-            raise ValueError(f"{classes} is no text in UTF-8. Save it as such.") from None
+        text = read_bytes(classes, MAX_LIST_BYTES).decode("utf-8-sig", "replace").strip()
         names = text.splitlines() if len(text.splitlines()) > 1 else text.split(",")
     names = tuple(name.strip() for name in names if name.strip())
     if len(names) < 2:
@@ -52,43 +50,41 @@ def relabel(
     >>> relabel(DataSplit("dogs", part, part), ["Pug", "beagle", "great_dane"]).test.labels
     tensor([2, 0])
     """
-    names = read_classes(classes)
-    train, test = (_relabelled(p, names, data.name, network) for p in (data.train, data.test))
-    return replace(data, train=train, test=test)
-
-
-def numbered(names: Sequence[str]) -> bool:
-    """Tell whether names are numbers from 0 on, or what transformers writes for these."""
-    return all(name in (str(k), f"LABEL_{k}") for k, name in enumerate(names))
-
-
-def _relabelled(source: Source, names: tuple[str, ...], data: str, network: str) -> Source:
-    own = source.classes
+    own, names = data.train.classes, read_classes(classes)
     if own == names:
-        return source
+        return data
     found = _places(own, names)
     if None in found and len(own) == len(names) and (numbered(own) or numbered(names)):
         found, names = list(range(len(names))), own if numbered(names) else names
     unknown = [name for name, place in zip(own, found, strict=True) if place is None]
     if unknown:
         left = [name for place, name in enumerate(names) if place not in found]
+        some = [", ".join(map(reprlib.repr, side[:NAMES_IN_MESSAGE])) for side in (unknown, left)]
         raise ValueError(
-            f"{data} and {network} have other classes: {len(unknown)} of the {len(own)} of {data} "
-            f"({_some(unknown)}) are not among those of {network}, and {len(left)} of the "
-            f"{len(names)} of {network} ({_some(left)}) are not in {data}. Rename those of {data}, "
-            f"or pass --classes FILE, which lists the classes of {network} in the order of its "
-            f"outputs, by the names that {data} has."
+            f"{len(unknown)} of the {len(own)} classes of {data.name} ({some[0]}) are not clearly "
+            f"among those of {network}, and {len(left)} of the {len(names)} of {network} "
+            f"({some[1]}) not in {data.name}. Rename the former, or pass --classes FILE, which "
+            f"lists the classes of {network} by their names in {data.name}, one a line, in the "
+            "order of its outputs."
         )
-    places = torch.tensor(found)
-    if (source.labels.diff() >= 0).all():  # sorted by class, as they were for the network
-        source = source.subset(torch.argsort(places[source.labels], stable=True))
-    changed = {"labels": places[source.labels], "classes": names}
-    if isinstance(source, ImageSource):
-        return source.changed(**changed)
-    if isinstance(source, TensorSource):
-        return TensorSource(source.inputs, **changed)
-    accepted = "a split of images or tensors, if its classes are not those of the network"
-    raise parameter_error("relabel", "data", accepted, type(source).__name__)
+    places, parts = torch.tensor(found), list[Source]()
+    for part in (data.train, data.test):
+        if (part.labels.diff() >= 0).all():  # sorted by class, as they were for the network
+            part = part.subset(torch.argsort(places[part.labels], stable=True))
+        labels = places[part.labels]
+        if isinstance(part, ImageSource):
+            parts.append(part.changed(labels=labels, classes=names))
+        elif isinstance(part, TensorSource):
+            parts.append(TensorSource(part.inputs, labels, names))
+        else:
+            accepted = "of images or tensors, if its classes are not those of the network"
+            raise parameter_error("relabel", "data", accepted, type(part).__name__)
+    return replace(data, train=parts[0], test=parts[1])
+
+
+def numbered(names: Sequence[str]) -> bool:
+    """Tell whether names are numbers from 0 on, or what transformers writes for these."""
+    return all(name in (str(k), f"LABEL_{k}") for k, name in enumerate(names))
 
 
 def _places(wanted: Sequence[str], names: Sequence[str]) -> list[int | None]:
@@ -105,10 +101,4 @@ def _places(wanted: Sequence[str], names: Sequence[str]) -> list[int | None]:
 
 
 def _plain(name: str) -> str:
-    words = re.split(r"[\s_-]+", unicodedata.normalize("NFKC", name).casefold())
-    return " ".join(words).strip()
-
-
-def _some(names: Sequence[str]) -> str:
-    more = ", ..." if len(names) > NAMES_IN_MESSAGE else ""
-    return ", ".join(repr(name[:40]) for name in names[:NAMES_IN_MESSAGE]) + more
+    return re.sub(r"[\s_-]+", " ", unicodedata.normalize("NFKC", name).casefold()).strip()

@@ -20,7 +20,6 @@ from scipy.stats import t as student
 from torch import Tensor, nn
 
 from vinets.core.checks import DoubtWarning, counted
-from vinets.core.device import logits_of
 from vinets.data import ImageSource, Preprocessing, Source
 from vinets.data.source import choose_per_class
 from vinets.measure.accuracy import evaluate
@@ -123,17 +122,6 @@ class MisreadWarning(AccuracyWarning):
     """With another order of classes, or other pixels, a network would be far more often right."""
 
 
-class _Exchanged(nn.Module):
-    """A network that sees the channels of images in the opposite order."""
-
-    def __init__(self, network: nn.Module) -> None:
-        super().__init__()
-        self.network = network
-
-    def forward(self, x: Tensor) -> Tensor:
-        return logits_of(self.network(x.flip(1)))
-
-
 def low_accuracy_sentence(
     name: str,
     accuracy: float,
@@ -170,12 +158,12 @@ def low_accuracy_sentence(
     if better is not None:
         reading, exchanged, share = better
         mean, std = (",".join(f"{v:.4g}" for v in vs) for vs in (reading.mean, reading.std))
-        options, advice = f"--mean {mean} --std {std}", "pass these if it was trained so"
-        if exchanged:
-            options += " and red and blue exchanged (BGR)"
-            advice = "flip the input channels of its first layer, whose weights are in that order"
-            advice += ", and pass these"
-        return f"{text}, and on {100 * share:.1f} % of a part of them with {options}: {advice}."
+        blue = " and blue in front of red (BGR)" if exchanged else ""
+        flipped = "; flip the input channels of its first layer" if exchanged else ""
+        return (
+            f"{text}, and on {100 * share:.1f} % of a part of them with --mean {mean} --std {std}"
+            f"{blue}: pass these if it was trained so{flipped}."
+        )
     return (
         f"{text}: check that images are normalised as in its training (--mean, --std), and that "
         "weights and classes belong together."
@@ -205,61 +193,41 @@ def better_reading(
             mean, std = (v * (own.channels // len(v)) for v in (mean, std))
             candidates.append(replace(own, mean=mean, std=std))
     right = {}
-    for exchanged in (False, True)[: 2 if own.channels == 3 else 1]:
-        seeing = _Exchanged(network) if exchanged else network
+    for step in (1, -1) if own.channels == 3 else (1,):
+        pixels = images if step == 1 else images.flip(1)
         for one in candidates:
-            normalised = ImageSource(images, labels, source.classes, one)
+            seen = replace(one, mean=one.mean[::step], std=one.std[::step])
+            normalised = ImageSource(pixels, labels, source.classes, seen)
             # Any examples will do here, also those that the network was trained on.
-            share = evaluate(seeing, normalised, part="train", device=device).accuracy
-            right[one, exchanged] = share
+            test = evaluate(network, normalised, part="train", device=device)
+            right[one, step < 0] = test.accuracy
     best = max(right, key=right.__getitem__)
-    gain = right[best] - right[own, False]
-    return (*best, right[best]) if gain > _least_gain(len(chosen)) else None
+    least = max(MIN_GAIN, DEVIATIONS * math.sqrt(0.25 / len(chosen)))
+    return (*best, right[best]) if right[best] - right[own, False] > least else None
 
 
 def better_order(confusion: Tensor) -> tuple[Tensor, float] | None:
     """Find the outputs of the classes with which a network is far more often right.
 
-    The order is found on one half of the examples in a confusion matrix (K, K), and the share of
-    right answers is that on the other half.
+    They are found on one half of the examples in a confusion matrix (K, K); the share of right
+    answers is that on the other half.
     """
-    cells = torch.arange(confusion.numel()).repeat_interleave(confusion.flatten().cpu())
-    drawn = cells[torch.randperm(len(cells), generator=torch.Generator().manual_seed(0))]
+    cells = torch.arange(confusion.numel()).repeat_interleave(confusion.flatten())
+    cells = cells[torch.randperm(len(cells), generator=torch.Generator().manual_seed(0))]
     half, other = (
-        torch.bincount(part, minlength=confusion.numel()).view_as(confusion)
-        for part in drawn.tensor_split(2)
+        part.bincount(minlength=confusion.numel()).view_as(confusion)
+        for part in cells.tensor_split(2)
     )
-    right, before = int(other[range(len(other)), _outputs(half)].sum()), int(other.trace())
-    count = int(other.sum())
-    if right - before <= _least_gain(max(count, 1)) * count:
-        return None
-    return _outputs(confusion), right / count
+    count, before = max(int(other.sum()), 1), int(other.trace())
+    right = int(other[range(len(other)), _outputs(half)].sum())
+    gains = right - before > max(MIN_GAIN * count, DEVIATIONS * math.sqrt(0.25 * count))
+    return (_outputs(confusion), right / count) if gains else None
 
 
 def _outputs(confusion: Tensor) -> Tensor:
-    """Assign an output to every class; a class without examples keeps its own if it can."""
-    gains = confusion.double().cpu() + 1e-3 * torch.eye(len(confusion))
+    """Assign an output to every class; one without examples keeps its own where it can."""
+    gains = confusion.double() + 1e-3 * torch.eye(len(confusion))
     return torch.from_numpy(linear_sum_assignment(gains.numpy(), maximize=True)[1])
-
-
-def _least_gain(examples: int) -> float:
-    return max(MIN_GAIN, DEVIATIONS * math.sqrt(0.25 / examples))
-
-
-def _order_sentence(
-    name: str, accuracy: float, source: Source, outputs: Tensor, share: float
-) -> str:
-    """Write a sentence on another order of classes, and the order itself into a file."""
-    names = [*source.classes, *(f"other {k}" for k in range(len(outputs) - len(source.classes)))]
-    with tempfile.NamedTemporaryFile(
-        "w", prefix="vinets-classes-", suffix=".txt", delete=False, encoding="utf-8"
-    ) as file:
-        file.writelines(f"{' '.join(names[k].split())}\n" for k in outputs.argsort().tolist())
-    return (
-        f"{name} is right on {100 * accuracy:.1f} %; with its classes in another order it would be "
-        f"right on about {100 * share:.0f} %: check {file.name}, where this order was written, and "
-        "pass it by --classes (in Python, relabel the data by it)."
-    )
 
 
 def doubt_accuracy(
@@ -273,23 +241,30 @@ def doubt_accuracy(
 ) -> AccuracyWarning | None:
     """Return a warning of a network that is near chance, below what was stated, or misled.
 
-    The matrix ``confusion`` is of examples of ``source``; the order of classes is also looked for
-    in ``trained``, that of training examples. It is a :class:`MisreadWarning` where another order
-    or another way to read images does far better.
+    An order of classes that explains the ``confusion`` of ``source``, with that of ``trained``
+    examples, is written into a file; it makes a :class:`MisreadWarning`, as other pixels do.
     """
     examples, classes = int(confusion.sum()), len(source.classes)
-    accuracy = float(confusion.trace()) / examples
+    accuracy, chance = float(confusion.trace()) / examples, 1 / classes
     facts = name, accuracy, examples, classes, stated
-    sentence, chance = low_accuracy_sentence(*facts), 1 / classes
+    sentence, order, better = low_accuracy_sentence(*facts), None, None
     low = accuracy < chance + DOUBTED_SHARE * (1 - chance)
-    # A network as good as when it was saved was trained with the normalisation that it has.
-    unclear = not _is_as_stated(accuracy, examples, stated)
-    order = better_order(confusion + trained) if unclear else None
-    better = None
-    if unclear and (low or sentence or order) and isinstance(source, ImageSource):
-        better = better_reading(network, source, device)
-    if order is not None and (better is None or order[1] > better[2]):
-        return MisreadWarning(_order_sentence(name, accuracy, source, *order))
-    sentence = low_accuracy_sentence(*facts, better)
-    kind = AccuracyWarning if better is None else MisreadWarning
-    return None if sentence is None else kind(sentence)
+    # A network as good as when it was saved was trained with the classes and pixels that it has.
+    if not _is_as_stated(accuracy, examples, stated):
+        order = better_order(confusion + trained)
+        if (low or sentence or order) and isinstance(source, ImageSource):
+            better = better_reading(network, source, device)
+    if order is None or (better is not None and better[2] >= order[1]):
+        sentence = low_accuracy_sentence(*facts, better)
+        kind = AccuracyWarning if better is None else MisreadWarning
+        return None if sentence is None else kind(sentence)
+    names = [*source.classes, *(f"other {k}" for k in range(classes, len(confusion)))]
+    with tempfile.NamedTemporaryFile(
+        "w", suffix="-classes.txt", encoding="utf-8", delete=False
+    ) as file:
+        file.writelines(f"{' '.join(names[k].split())}\n" for k in order[0].argsort().tolist())
+    return MisreadWarning(
+        f"{name} is right on {100 * accuracy:.1f} %; with its classes in another order it would be "
+        f"right on about {100 * order[1]:.0f} %: check {file.name}, where this order was written, "
+        "and pass it by --classes (in Python, relabel the data by it)."
+    )

@@ -108,11 +108,9 @@ def compare_heads(
         Where to cut, the head and every option; ``Trial.of(cut="relu2")`` takes the paper's.
     baselines : bool, default=False
         Train and measure the rivals of the head on the same latents as well.
-    command, stated
-        What started it, for the record, and the accuracy of the network when it was saved, for a
-        warning where it is less accurate now.
-    say : function
-        Is told the accuracy of the network on some examples, before any work.
+    command, stated, say
+        What started it, for the record; the accuracy of the network when it was saved, for a
+        warning where it is less accurate now, which ``say`` is told before any work.
     """
     on = resolve_device("compare_heads", device)
     setup, store = Setup(UNCUT, model, data, on), Store(out)

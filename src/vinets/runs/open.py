@@ -18,7 +18,7 @@ from vinets.data.formats import Size, takes_size
 from vinets.data.images import augment_by, normalise_by, with_preprocessing
 from vinets.models import normalisation_of
 from vinets.models.facts import Record, input_fields, trained_on
-from vinets.networks.formats import ExportedNetwork, Network, WholeNetwork, classes_of
+from vinets.networks.formats import ExportedNetwork, Network, WholeNetwork
 from vinets.networks.network import CutNetwork, refuse_seen
 from vinets.networks.open import (
     NamedNetwork,
@@ -91,33 +91,32 @@ def open_with_data(
         same, split = known is split, relabel(split, names, opened.name)
         known = split if same else relabel(known, names, opened.name)
     refuse_seen(opened.name, opened.network, known)
-    guesses, teller = list[str](), "the data tells"
-    normalised = mean is not None and std is not None
+    guesses, teller = list[str](), "" if mean is not None and std is not None else "the data tells"
     if opened.preprocessing is not None:
         split = with_preprocessing(split, opened.preprocessing)
     elif weights is not None and isinstance(split.train, ImageSource):
         usual = normalisation_of(str(spec), opened.network, Path(weights))
         if usual is not None and len(usual[0]) == split.train.preprocessing.channels:
-            teller = f"{str(spec).partition(':')[0]} tells"
+            teller = teller and f"{str(spec).partition(':')[0]} tells"
             mean, std = mean or usual[0], std or usual[1]
     split = augment_by(normalise_by(split, mean, std), flip, crop)
-    # now that it is normalised for this network
-    check_inputs(opened, split.train.example(), len(split.train.classes))
+    count = len(split.train.classes)
+    check_inputs(opened, split.train.example(), count)  # now that it is normalised for this network
     if opened.preprocessing is None and isinstance(split.train, ImageSource):
         used = split.train.preprocessing
         if size is None and takes_size(data):
             guesses.append(f"images have the size of the first, {used.size[0]} x {used.size[1]}")
-        if not normalised:
+        if teller:
             pair = (", ".join(f"{v:.4g}" for v in values) for values in (used.mean, used.std))
             guesses.append(f"images are normalised as {teller}, by mean {' and std '.join(pair)}")
     if split.train.classes != names:
-        first = ", ".join(theirs[:3]) + (", ..." if len(theirs) > 3 else "")
-        guesses.append(f"the classes of {opened.name} are in the order of {split.name} ({first})")
+        first = ", ".join(theirs[:3])
+        guesses.append(f"classes are in the order of {split.name} ({first}, ...)")
     said = f"Guessed: {'; '.join(guesses)} (--size, --mean, --std, --classes)." if guesses else ""
     if split.train.classes != theirs:
-        by, others = "number" if numbered(theirs) else "name", len(split.train.classes)
-        matched = f"The {len(theirs)} classes of {split.name} are matched by {by} with the {others}"
-        said = f"{matched} of {opened.name}, whatever their order. {said}".rstrip()
+        by = "number" if numbered(theirs) else "name"
+        matched = f"{len(theirs)} classes of {split.name} are matched by {by} with the {count}"
+        said = f"The {matched} of {opened.name}. {said}".rstrip()
     return replace(opened, classes=names, guessed=said), split
 
 
@@ -126,7 +125,7 @@ def _labels(config: Any) -> tuple[str, ...]:
     labels = getattr(config, "id2label", config.get("id2label") if isinstance(config, dict) else 0)
     try:
         named = {int(place): name for place, name in labels.items()}
-        names = classes_of([named[place] for place in range(len(named))])
+        names = tuple(named[place].strip() for place in range(len(named)))
     except (AttributeError, KeyError, TypeError, ValueError):
         return ()
     return () if numbered(names) else names

@@ -13,7 +13,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from vinets.core.checks import counted
 from vinets.core.device import call, evaluating, logits_of
 from vinets.core.plain import changes
 from vinets.core.progress import Notes, Progress, progress_of
@@ -154,13 +153,9 @@ class Setup:
             evaluate(self.model, draw_from(part, LOOKED_AT, 0), part="train", device=self.device)
             for part in (self.test, self.train)
         )
-        name = "The uncut network"
-        say(
-            f"{name} is right on {100 * test.accuracy:.1f} % of "
-            f"{counted(test.examples, 'test example')} and on {100 * train.accuracy:.1f} % of "
-            f"{train.examples:,} to train on."
-        )
-        known = stated, self.device, train.confusion
+        name, known = "The uncut network", (stated, self.device, train.confusion)
+        shares = [f"{100 * one.accuracy:.1f} % of {one.examples:,}" for one in (test, train)]
+        say(f"{name} is right on {shares[0]} test examples and {shares[1]} training examples.")
         doubt = doubt_accuracy(name, self.model, self.test, test.confusion, *known)
         if remedy and isinstance(doubt, MisreadWarning):
             raise ValueError(f"{str(doubt).removesuffix('.')}; or pass {remedy} to go on.")

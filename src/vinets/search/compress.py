@@ -91,11 +91,9 @@ def compress(
     jobs : int or str, default=1
         Trainings of a round side by side, in processes that share the device; or the address of a
         cluster, see :func:`vinets.core.executors.open_executor`, whose workers have to see ``out``.
-    command, stated
-        What started it, for the record, and the accuracy of the network when it was saved, for a
-        warning where it is less accurate now.
-    say : function
-        Is told the accuracy of the network on some examples, before any work.
+    command, stated, say
+        What started it, for the record; the accuracy of the network when it was saved, for a
+        warning where it is less accurate now, which ``say`` is told before any work.
     words : CommandWords
         How the commands that repeat each network name this one and the data.
 
