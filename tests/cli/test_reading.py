@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import shutil
 
+import numpy as np
 import pytest
+import torch
 
 from vinets.core.files import read_json
-from vinets.data import load_data
+from vinets.data import digits, load_data
 from vinets.models import create_model, normalisation_of, save_weights
 from vinets.models.libraries.timm import import_timm
 from vinets.runs.open import open_with_data
@@ -30,9 +33,75 @@ def test_a_network_that_is_normalised_wrongly_is_told_of(call, base, tmp_path, b
     assert built.err.count("Warning") == 1
     small = ["--epochs", 1, "--cuts", 1, "--limit", 200, "--no-int8", "--quiet"]
     options = ["--data", "digits", "--budget", "params=50%", *small, "--out", tmp_path / "small"]
-    done = call("compress", *weights, *WRONG, *options)
+    refused = call("compress", *weights, *WRONG, *options)
+    assert refused.code == 2 and refused.err.startswith("Error: The uncut network is right on ")
+    assert refused.err.count("\n") == 1 and not (tmp_path / "small" / "trials.jsonl").exists()
+    done = call("compress", *weights, *WRONG, *options, "--despite-doubt")
     assert done.code == 0, done.err
     assert "Warning: The uncut network is right on " in done.err
+
+
+def test_another_order_of_classes_is_told_and_applied(call, refused, base, tmp_path, build_options):
+    whole, parts = digits(), []
+    for source, count in ((whole.train, 400), (whole.test, 300)):  # not the split of the training
+        some = source.subset(torch.arange(count))
+        for name, values in (("X", some.images), ("y", (some.labels + 3) % 10)):
+            parts.append(tmp_path / f"{name}{count}.npy")
+            np.save(parts[-1], values.numpy())
+    words = ["digits_cnn", "--weights", base / "weights.safetensors", "--data"]
+    words.append(",".join(map(str, parts)))
+    done = call("evaluate", *words, "--json")
+    assert (
+        done.json()["accuracy"] < 0.1 and "classes are in the order of " in done.json()["guessed"]
+    )
+    assert done.json()["guessed"] in done.err
+    file = done.err.partition("check ")[2].partition(",")[0]
+    small = ["--budget", "params=50%", "--quiet", "--out", tmp_path / "small"]
+    assert "in another order it would be right on about" in refused("compress", *words, *small)
+    words += ["--classes", file]
+    done = call("evaluate", *words, "--json")
+    assert done.json()["accuracy"] > 0.9 and "order" not in done.json()["guessed"]
+    assert "matched by number with the 10 of digits_cnn" in done.err and "Warning" not in done.err
+    # what is made of it has the order of the network, and finds the data by itself
+    options = [o for o in build_options if o not in ("digits", "--data")]
+    done = call("build", *words, *options, "--out", tmp_path / "vinet")
+    assert done.code == 0 and "network is right on 9" in done.err and "Guessed: " in done.err
+    names = read_json(tmp_path / "vinet" / "config.json")["record"]["classes"]
+    assert names == [str((k + 3) % 10) for k in range(10)]
+    done = call("evaluate", tmp_path / "vinet", "--data", words[4], "--json")
+    assert done.json()["accuracy"] > 0.5 and "Warning" not in done.err
+
+
+def test_data_have_the_classes_of_the_network_or_some_of_them(call, refused, base, pictures):
+    some = pictures.parent / "some"
+    for name in ("7", "3"):
+        shutil.copytree(pictures / name, some / name)
+        shutil.copy(pictures / name / "digit.png", some / name / "again.png")
+    done = call("evaluate", base, "--data", some, "--part", "train")
+    assert "The 2 classes of some are matched by name with the 10 of base" in done.err
+    sentence = refused("build", base, "--data", some, "--cut", "pool", "--out", some / "out")
+    assert "8 of the 10 classes have no examples to train on" in sentence
+    (some / "7").rename(some / "seven")
+    sentence = refused("evaluate", base, "--data", some)
+    assert "1 of the 2 classes of some ('seven') are not clearly among those of base" in sentence
+
+
+def test_weights_know_their_classes_from_a_config_beside_them(colours, tmp_path):
+    weights = tmp_path / "w.safetensors"
+    save_weights(create_model("resnet20", 3), weights)
+    config = {"id2label": {"0": "Light", "1": "grey", "2": "DARK"}}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    opened, split = open_with_data("resnet20", colours, weights=weights)
+    assert opened.classes == split.train.classes == ("Light", "grey", "DARK")
+    assert set(split.train.labels.tolist()) == {0, 2}
+    (tmp_path / "config.json").write_text(json.dumps({"id2label": {"0": 5, "x": "y"}}))
+    with pytest.raises(ValueError, match="--classes FILE"):  # three outputs for two classes
+        open_with_data("resnet20", colours, weights=weights)
+    names = ["background", "dark", "light"]
+    assert (
+        open_with_data("resnet20", colours, weights=weights, classes=names)[0].classes[0]
+        == names[0]
+    )
 
 
 def test_a_network_that_fell_far_below_what_was_stated_is_told_of(call, base, tmp_path):

@@ -149,6 +149,11 @@ class Setup:
 
         With a ``remedy``, raise where another order of classes or other pixels explain it.
         """
+        if missing := len(self.train.classes) - len(self.train.labels.unique()):
+            raise ValueError(
+                f"{missing} of the {len(self.train.classes)} classes have no examples to train on. "
+                "Pass data that have all classes of the network."
+            )
         test, train = (
             evaluate(self.model, draw_from(part, LOOKED_AT, 0), part="train", device=self.device)
             for part in (self.test, self.train)
