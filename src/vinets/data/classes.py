@@ -27,12 +27,12 @@ def read_classes(classes: str | Path | Sequence[str]) -> tuple[str, ...]:
     names = classes
     if isinstance(classes, str | Path):
         text = read_bytes(classes, MAX_LIST_BYTES).decode("utf-8-sig", "replace").strip()
-        names = text.splitlines() if len(text.splitlines()) > 1 else text.split(",")
-    names = tuple(name.strip() for name in names if name.strip())
+        lines = text.splitlines() if len(text.splitlines()) > 1 else text.split(",")
+        names = [line.strip() for line in lines if line.strip()]
     if len(names) < 2:
         accepted = "two or more names, one a line, in the order of the outputs of the network"
         raise parameter_error("read_classes", "classes", accepted, str(classes))
-    return names
+    return tuple(names)
 
 
 def relabel(
@@ -90,7 +90,11 @@ def numbered(names: Sequence[str]) -> bool:
 def _places(wanted: Sequence[str], names: Sequence[str]) -> list[int | None]:
     """Return the place of every wanted class among ``names``; None where it is not clear."""
     found: list[int | None] = [None] * len(wanted)
-    for form in (str, _plain, lambda name: _plain(name.partition(",")[0])):
+
+    def plain(name: str) -> str:
+        return re.sub(r"[\s_-]+", " ", unicodedata.normalize("NFKC", name).casefold()).strip()
+
+    for form in (str, plain, lambda name: plain(name.partition(",")[0])):
         theirs, mine = [form(name) for name in names], [form(name) for name in wanted]
         # A name that stands twice on a side says nothing, and a class is taken once.
         twice = {name for side in (theirs, mine) for name, n in Counter(side).items() if n > 1}
@@ -98,7 +102,3 @@ def _places(wanted: Sequence[str], names: Sequence[str]) -> list[int | None]:
         free = {name: k for k, name in enumerate(theirs) if name not in twice and k not in taken}
         found = [free.get(m) if p is None else p for m, p in zip(mine, found, strict=True)]
     return found
-
-
-def _plain(name: str) -> str:
-    return re.sub(r"[\s_-]+", " ", unicodedata.normalize("NFKC", name).casefold()).strip()

@@ -128,7 +128,7 @@ def low_accuracy_sentence(
     examples: int,
     classes: int,
     stated: float | None = None,
-    better: tuple[Preprocessing, bool, float] | None = None,
+    better: tuple[str, float] | None = None,
 ) -> str | None:
     """Write a sentence on a network whose accuracy is suspiciously low; None if it is not.
 
@@ -156,14 +156,7 @@ def low_accuracy_sentence(
             "not fall."
         )
     if better is not None:
-        reading, exchanged, share = better
-        mean, std = (",".join(f"{v:.4g}" for v in vs) for vs in (reading.mean, reading.std))
-        blue = " and blue in front of red (BGR)" if exchanged else ""
-        flipped = "; flip the input channels of its first layer" if exchanged else ""
-        return (
-            f"{text}, and on {100 * share:.1f} % of a part of them with --mean {mean} --std {std}"
-            f"{blue}: pass these if it was trained so{flipped}."
-        )
+        return f"{text}, and on {100 * better[1]:.1f} % of a part of them with {better[0]}."
     return (
         f"{text}: check that images are normalised as in its training (--mean, --std), and that "
         "weights and classes belong together."
@@ -180,11 +173,8 @@ def _is_as_stated(accuracy: float, examples: int, stated: float | None) -> bool:
 
 def better_reading(
     network: nn.Module, source: ImageSource, device: torch.device | str | None = None
-) -> tuple[Preprocessing, bool, float] | None:
-    """Find a way to read images with which a network is far more often right.
-
-    It is a common normalisation, whether red and blue are exchanged, and the share that is right.
-    """
+) -> tuple[str, float] | None:
+    """Find a way to read images, in words, with which a network is far more often right."""
     chosen = choose_per_class(source.labels, -(-TRIAL_IMAGES // len(source.classes)), seed=0)
     images, labels, own = source.images[chosen], source.labels[chosen], source.preprocessing
     candidates = [own, Preprocessing.from_images(images)]
@@ -203,7 +193,13 @@ def better_reading(
             right[one, step < 0] = test.accuracy
     best = max(right, key=right.__getitem__)
     least = max(MIN_GAIN, DEVIATIONS * math.sqrt(0.25 / len(chosen)))
-    return (*best, right[best]) if right[best] - right[own, False] > least else None
+    if right[best] - right[own, False] <= least:
+        return None
+    mean, std = (",".join(f"{v:.4g}" for v in vs) for vs in (best[0].mean, best[0].std))
+    words = f"--mean {mean} --std {std}"
+    if best[1]:
+        words += " and blue in front of red (BGR): flip the input channels of its first layer, and"
+    return f"{words}{' ' if best[1] else ': '}pass these if it was trained so", right[best]
 
 
 def better_order(confusion: Tensor) -> tuple[Tensor, float] | None:
@@ -254,7 +250,7 @@ def doubt_accuracy(
         order = better_order(confusion + trained)
         if (low or sentence or order) and isinstance(source, ImageSource):
             better = better_reading(network, source, device)
-    if order is None or (better is not None and better[2] >= order[1]):
+    if order is None or (better is not None and better[1] >= order[1]):
         sentence = low_accuracy_sentence(*facts, better)
         kind = AccuracyWarning if better is None else MisreadWarning
         return None if sentence is None else kind(sentence)

@@ -60,7 +60,8 @@ def check_weights(model: nn.Module, path: str | Path, *, inside: Path | None = N
         raise ValueError(
             f"{path} does not fit this {type(model).__name__}. Its tensors should have the names "
             f"and shapes of the network. Got {', '.join(said)} instead."
-            + " Other classes than those of the data are named by --classes FILE." * bool(misshapen)
+            + " Other classes than those of the data are named by --classes FILE."
+            * bool(misshapen)
         )
 
 
