@@ -173,7 +173,7 @@ def test_the_same_command_goes_on_and_other_settings_are_refused(
     for name in ["uncut", "VI-Net", *BASELINES]:
         assert f"\n{name} " in done.out
     assert read(vinet).networks == results.networks  # seconds and speed included
-    assert "differ in psi." in refused(*words, "--psi", 0.05)
+    assert "differ in psi." in refused(*words, "--psi", 0.05, "--quiet")
 
 
 def test_equal_seeds_give_equal_networks_with_the_program_and_without(

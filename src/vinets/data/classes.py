@@ -24,15 +24,16 @@ NAMES_IN_MESSAGE = 3
 
 def read_classes(classes: str | Path | Sequence[str]) -> tuple[str, ...]:
     """Return names of classes, which a file lists one a line, or with commas in between."""
-    names = classes
     if isinstance(classes, str | Path):
         text = read_bytes(classes, MAX_LIST_BYTES).decode("utf-8-sig", "replace").strip()
         lines = text.splitlines() if len(text.splitlines()) > 1 else text.split(",")
-        names = [line.strip() for line in lines if line.strip()]
+        names = tuple(line.strip() for line in lines if line.strip())
+    else:
+        names = tuple(classes)
     if len(names) < 2:
         accepted = "two or more names, one a line, in the order of the outputs of the network"
         raise parameter_error("read_classes", "classes", accepted, str(classes))
-    return tuple(names)
+    return names
 
 
 def relabel(

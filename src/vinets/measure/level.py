@@ -180,8 +180,8 @@ def better_reading(
     candidates = [own, Preprocessing.from_images(images)]
     for mean, std in NORMALISATIONS:
         if len(mean) in (1, own.channels):
-            mean, std = (v * (own.channels // len(v)) for v in (mean, std))
-            candidates.append(replace(own, mean=mean, std=std))
+            times = [own.channels // len(values) for values in (mean, std)]
+            candidates.append(replace(own, mean=mean * times[0], std=std * times[1]))
     right = {}
     for step in (1, -1) if own.channels == 3 else (1,):
         pixels = images if step == 1 else images.flip(1)
@@ -195,8 +195,8 @@ def better_reading(
     least = max(MIN_GAIN, DEVIATIONS * math.sqrt(0.25 / len(chosen)))
     if right[best] - right[own, False] <= least:
         return None
-    mean, std = (",".join(f"{v:.4g}" for v in vs) for vs in (best[0].mean, best[0].std))
-    words = f"--mean {mean} --std {std}"
+    told = [",".join(f"{v:.4g}" for v in values) for values in (best[0].mean, best[0].std)]
+    words = f"--mean {told[0]} --std {told[1]}"
     if best[1]:
         words += " and blue in front of red (BGR): flip the input channels of its first layer, and"
     return f"{words}{' ' if best[1] else ': '}pass these if it was trained so", right[best]

@@ -122,8 +122,8 @@ def open_with_data(
 
 def _labels(config: Any) -> tuple[str, ...]:
     """Return the classes that a config of transformers names; none if they are numbered."""
-    labels = getattr(config, "id2label", config.get("id2label") if isinstance(config, dict) else 0)
     try:
+        labels = config["id2label"] if isinstance(config, dict) else config.id2label
         named = {int(place): name for place, name in labels.items()}
         names = tuple(named[place].strip() for place in range(len(named)))
     except (AttributeError, KeyError, TypeError, ValueError):
