@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import nn
 
+from vinets import collect
 from vinets.latent.reader import LatentReader, LatentShape
 
 MAPS = torch.randn(3, 4, 6, 5, generator=torch.Generator().manual_seed(0))
@@ -144,3 +145,27 @@ def test_outputs_that_cannot_be_read_are_refused(reader, output, message):
 def test_parameters_outside_their_domain_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
         LatentReader(*options)
+
+
+@pytest.mark.parametrize("kind", ["auto", "pool"])
+def test_maps_with_channels_last_are_read_as_those_with_channels_first(kind):
+    class Last(nn.Module):
+        """The same convolution, whose map is passed on with its channels last."""
+
+        def __init__(self, first):
+            super().__init__()
+            self.conv, self.swap, self.fc = first, nn.Identity(), nn.Linear(5, 3)
+
+        def forward(self, x):
+            return self.fc(self.swap(self.conv(x).permute(0, 2, 3, 1)).mean((1, 2)))
+
+    conv = nn.Conv2d(3, 5, 2, 2)
+    data = torch.randn(12, 3, 8, 4), torch.arange(12) % 3
+    options = {"read": kind, "pool": 2 if kind == "pool" else None, "progress": None}
+    last = collect(Last(conv), data, "swap", **options)
+    first = collect(Last(conv), data, "conv", **options)
+    assert last.reader.channels_last and not first.reader.channels_last
+    for (a, _), (b, _) in zip(last.store.chunks(12), first.store.chunks(12), strict=True):
+        torch.testing.assert_close(a, b)
+    said = collect(Last(conv), data, "swap", channels_last=False, **options)
+    assert not said.reader.channels_last

@@ -46,8 +46,9 @@ NAMES: dict[str, tuple[str, str, Callable[[Any], Iterable[str]]]] = {
     ),
     "{export suffixes}": (".onnx or .pt2", "vinets.export", lambda m: [" or ".join(m.suffixes())]),
     "{heads}": (
-        "distance, vanishing, linear, pooled, components, ridge, lda, closed, local, local-relu, "
-        "mlp, products, relu-units, random, same-degrees, local-random, local-same-degrees, simkd",
+        "distance, vanishing, linear, pooled, components, mlp, ridge, lda, closed, local, "
+        "products, relu-units, random, same-degrees, local-random, local-same-degrees, local-relu, "
+        "simkd",
         "vinets.heads",
         lambda m: m.HEADS,
     ),

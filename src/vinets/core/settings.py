@@ -63,7 +63,9 @@ class LatentOptions(Options):
         "auto", choice(*LATENT_KINDS), "What is read; auto is the mean of tokens, or the map."
     )
     pool: int | None = option(None, whole(), "Rows and columns for --read pool.", shown=None)
-    channels_last: bool = option(False, flag(), "Maps have their channels last.")
+    channels_last: bool | None = option(
+        None, flag(), "Maps have their channels last.", shown="as their sizes tell"
+    )
     batch_size: int = option(
         256, whole(), "Examples at once through the backbone.", flag="--latent-batch", result=False
     )

@@ -24,7 +24,7 @@ from vinets.data.digest import examples_digest
 from vinets.data.source import Batches, Source, choose_per_class
 from vinets.data.sources import as_source
 from vinets.latent.cut import resolve_cut, truncate
-from vinets.latent.reader import LatentReader
+from vinets.latent.reader import LatentReader, channels_come_last
 from vinets.models.facts import Record, input_fields, trained_on
 from vinets.models.records import source_of
 
@@ -303,7 +303,11 @@ def collect(
     on_device = each(example, lambda tensor: tensor.to(device))
     name = resolve_cut(model, cut, on_device)
     backbone = truncate(model, name, on_device)
-    reader = LatentReader(options.read, pool=options.pool, channels_last=options.channels_last)
+    last = options.channels_last
+    if last is None:
+        with torch.no_grad():
+            last = channels_come_last(call(backbone, on_device), on_device)
+    reader = LatentReader(options.read, pool=options.pool, channels_last=last)
     # A quarter as many again score the generators, on points that they were not fitted to.
     most = options.per_class
     chosen = choose_per_class(source.labels, most and most + -(-most // 4), seed)

@@ -38,7 +38,7 @@ class Output:
 
 
 @dataclass
-class Recording:
+class PassRecord:
     """Which tensors a forward pass made, from which others, and by which parameters."""
 
     parents: list[set[int]] = field(default_factory=list)  # by number, smaller than it
@@ -82,7 +82,7 @@ class _Recorder(TorchDispatchMode):
 
     def __init__(self, inputs: Iterable[Tensor], parameters: Iterable[Tensor]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.recording = Recording()
+        self.recording = PassRecord()
         self.numbers: dict[int, int] = {}  # by the id of a tensor
         self.read: dict[int, set[int]] = {id(p): {id(p)} for p in parameters}
         # A tensor that shares memory with one that was changed in place may have changed with it.
@@ -113,10 +113,10 @@ class _Recorder(TorchDispatchMode):
     ) -> Any:
         kwargs = kwargs or {}
         result = operation(*args, **kwargs)
-        arguments = _tensors(((), {}) if _name(operation) in SHAPE_ONLY else (args, kwargs))
+        arguments = tensors_in(((), {}) if _name(operation) in SHAPE_ONLY else (args, kwargs))
         parents = {number for t in arguments for number in self._numbers_of(t)}
         read = set().union(*(self.read.get(id(t), ()) for t in arguments))
-        made = _tensors(result)
+        made = tensors_in(result)
         if not parents:  # made of parameters alone, such as a weight that is normalised
             self.read |= {id(t): self.read.get(id(t), set()) | read for t in made if read}
             self.recording.constants.append((len(self.recording.parents) - 1, read))
@@ -131,21 +131,21 @@ class _Recorder(TorchDispatchMode):
         return result
 
 
-def record(model: nn.Module, example: Inputs) -> Recording:
+def record(model: nn.Module, example: Inputs) -> PassRecord:
     """Run a network once in eval mode, and record what depends on its inputs.
 
     Inputs by name that hold ``mask`` count as constants: they choose among values, and are used
     again in every layer.
     """
     named = example if isinstance(example, Mapping) else {"": example}
-    inputs = [t for name, value in named.items() if "mask" not in name for t in _tensors(value)]
+    inputs = [t for name, value in named.items() if "mask" not in name for t in tensors_in(value)]
     recorder = _Recorder(inputs, model.parameters())
     outputs = recorder.recording.outputs
 
     def watch(name: str, module: nn.Module, args: Any, options: Any, output: Any) -> None:
         tensor = main_tensor(output)
         if name not in outputs and tensor is not None and id(tensor) in recorder.numbers:
-            passed_on = any(tensor is each for each in _tensors((args, options)))
+            passed_on = any(tensor is each for each in tensors_in((args, options)))
             shape = tuple(tensor.shape[1:])
             outputs[name] = Output(recorder.numbers[id(tensor)], shape, passed_on)
 
@@ -167,10 +167,11 @@ def main_tensor(output: Any) -> Tensor | None:
     """Return the tensor that latents are read from: ``last_hidden_state``, or the first one."""
     if isinstance(output, Mapping) and output.get("last_hidden_state") is not None:
         output = output["last_hidden_state"]
-    return next(iter(_tensors(output)), None)
+    return next(iter(tensors_in(output)), None)
 
 
-def _tensors(value: Any) -> list[Tensor]:
+def tensors_in(value: Any) -> list[Tensor]:
+    """Return the tensors in a value, or in what it holds, in order."""
     value = dict(value) if isinstance(value, Mapping) else value
     return [leaf for leaf in tree_leaves(value) if isinstance(leaf, Tensor)]
 
@@ -193,5 +194,5 @@ def _changed(operation: Any, args: tuple[Any, ...], options: Mapping[str, Any]) 
         tensor
         for argument in schema.arguments
         if argument.alias_info is not None and argument.alias_info.is_write
-        for tensor in _tensors(given.get(argument.name))
+        for tensor in tensors_in(given.get(argument.name))
     ]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from math import log
 from typing import Any
 
 import torch
@@ -14,6 +14,7 @@ from torch.nn.modules.module import register_module_forward_hook
 from vinets.core.checks import one_of, optional_positive_int, parameter_error
 from vinets.core.device import Inputs, call, evaluating, logits_of
 from vinets.core.settings import LATENT_KINDS
+from vinets.latent.paths import main_tensor, tensors_in
 
 
 @dataclass(frozen=True)
@@ -116,20 +117,39 @@ class LatentReader(nn.Module):
 
 def first_tensor(output: Any) -> Tensor:
     """Return the Tensor in an output: itself, ``last_hidden_state``, or the first one."""
-    if isinstance(output, Tensor):
-        return output
-    candidates: Iterable[Any] = output if isinstance(output, tuple | list) else ()
-    if isinstance(output, Mapping):
-        # Outputs of transformers may begin with a loss or with logits.
-        hidden = output.get("last_hidden_state")
-        candidates = output.values() if hidden is None else (hidden,)
-    for value in candidates:
-        if isinstance(value, Tensor):
-            return value
-    raise ValueError(
-        "The module at the cut must return a Tensor, or a tuple, list or mapping that holds one. "
-        f"Got {type(output).__name__} instead. Cut at another module."
-    )
+    tensor = main_tensor(output)
+    if tensor is None:
+        raise ValueError(
+            "The module at the cut must return a Tensor, or a tuple, list or mapping that holds "
+            f"one. Got {type(output).__name__} instead. Cut at another module."
+        )
+    return tensor
+
+
+def channels_come_last(output: Any, inputs: Inputs) -> bool:
+    """Tell whether the output for images is a map (B, H, W, C), by the proportions of the images.
+
+    Height and width are the two of its neighbouring sizes that are most like those of an image; a
+    map for which both readings fit as well has its channels first.
+
+    Examples
+    --------
+    >>> images = torch.zeros(1, 3, 64, 32)
+    >>> channels_come_last(torch.zeros(1, 8, 4, 96), images)
+    True
+    >>> channels_come_last(torch.zeros(1, 96, 8, 4), images)
+    False
+    """
+    shape = first_tensor(output).shape
+    if len(shape) != 4:
+        return False
+    images = (t.shape[2:] for t in tensors_in(inputs) if t.ndim == 4)
+    height, width = next(images, (1, 1))
+
+    def distance(rows: int, columns: int) -> float:
+        return abs(log(rows * width / (columns * height)))
+
+    return distance(shape[1], shape[2]) < distance(shape[2], shape[3]) - 1e-6
 
 
 def _checked(output: Any) -> Tensor:
