@@ -54,7 +54,7 @@ def relabel(
     own, names = data.train.classes, read_classes(classes)
     if own == names:
         return data
-    found = _places(own, names)
+    found = match_names(own, names)
     if None in found and len(own) == len(names) and (numbered(own) or numbered(names)):
         found, names = list(range(len(names))), own if numbered(names) else names
     unknown = [name for name, place in zip(own, found, strict=True) if place is None]
@@ -88,7 +88,7 @@ def numbered(names: Sequence[str]) -> bool:
     return all(name in (str(k), f"LABEL_{k}") for k, name in enumerate(names))
 
 
-def _places(wanted: Sequence[str], names: Sequence[str]) -> list[int | None]:
+def match_names(wanted: Sequence[str], names: Sequence[str]) -> list[int | None]:
     """Return the place of every wanted class among ``names``; None where it is not clear."""
     found: list[int | None] = [None] * len(wanted)
 
