@@ -350,7 +350,9 @@ def test_a_person_reads_table_verdict_and_commands(call, found, words, base):
 
 def test_a_plan_is_printed_and_nothing_is_written(call, base, tmp_path):
     options = [*SMALL, "--limit", 100, "--out", tmp_path / "out", "--dry-run"]
-    printed = call("compress", base, *options, "--budget", "macs=90%").out
+    done = call("compress", base, *options, "--budget", "macs=90%")
+    assert " test examples and " in done.err and " of 100 training examples.\n" in done.err
+    printed = done.out
     assert "What would be tried" in printed and "multiply-" in printed
     assert "Trained in rounds: " in printed and not (tmp_path / "out").exists()
 

@@ -70,7 +70,8 @@ def relabel(
         )
     places, parts = torch.tensor(found), list[Source]()
     for part in (data.train, data.test):
-        if (part.labels.diff() >= 0).all():  # sorted by class, as they were for the network
+        if (places.diff() < 0).any() and (part.labels.diff() >= 0).all():
+            # They are sorted by class, as they were when the network was trained.
             part = part.subset(torch.argsort(places[part.labels], stable=True))
         labels = places[part.labels]
         if isinstance(part, ImageSource):

@@ -34,6 +34,7 @@ DEVIATIONS = 3  # standard deviations of a share of right answers that are passe
 DOUBTED_SHARE = 0.5  # other normalisations are tried below this share of the way from chance to 1
 MIN_GAIN = 0.1  # share of right answers that another normalisation or order must gain to be named
 TRIAL_IMAGES = 500
+MAX_ORDERED_CLASSES = 4096  # another order of more is not looked for, which would take minutes
 
 NORMALISATIONS = (  # means and deviations of pixels in [0, 1] that networks are trained with
     ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),  # ImageNet
@@ -208,6 +209,8 @@ def better_order(confusion: Tensor) -> tuple[Tensor, float] | None:
     They are found on one half of the examples in a confusion matrix (K, K); the share of right
     answers is that on the other half.
     """
+    if len(confusion) > MAX_ORDERED_CLASSES:
+        return None
     cells = torch.arange(confusion.numel()).repeat_interleave(confusion.flatten())
     cells = cells[torch.randperm(len(cells), generator=torch.Generator().manual_seed(0))]
     half, other = (
