@@ -26,6 +26,7 @@ from benchmarks.rivals.table import choice_table as rival_choices
 from benchmarks.search import found_table, gap_table, read_search, searches
 from benchmarks.tuning import FOLDERS, choice_table, rate_table, second_table, start_table
 from benchmarks.tuning_tables import early_table, short_table, variant_table
+from benchmarks.zoo import NAMES as ZOO_NAMES
 from vinets.core.files import read_json
 from vinets.core.plain import from_plain
 from vinets.heads import ProductsHead
@@ -51,6 +52,7 @@ PAGES = (
             "scale",
             "explain",
             "distance",
+            "zoo",
         )
     ),
     ROOT / "README.md",
@@ -430,6 +432,7 @@ ELSEWHERE = {f"elsewhere_{name}": name for name in ("fashion", "vit", "text")}
 PACKAGE = {"pretrained": networks_table, "recipes": recipes_table}  # of the package itself
 MATRIX = {"matrix"}  # versions that were tried together
 OOD = {"distance_ood"}
+ZOO = {"zoo"}  # networks of others
 CALLS = {"paper_calls"}  # a sentence on the log of `vinets reproduce`
 # Tables of `vinets reproduce`: the experiment, and which of its tables.
 PAPER: dict[str, tuple[str, str]] = {
@@ -584,6 +587,31 @@ def render_ood(name: str) -> str:
     return _with_source(ood_table(record), [record["command"]], record, more)
 
 
+def render_zoo(name: str) -> str:
+    """Networks that others wrote: where they are cut, and what a cut network was held to."""
+    record = read_json(RESULTS / f"{name}.json")
+    columns = (
+        Column("name", "network"),
+        Column("parameters", "parameters", ","),
+        Column("ends", "cuts at ends of blocks", ","),
+        Column("cuts", "cuts that all paths pass", ","),
+        Column("seconds", "found in, s", ".2f"),
+        Column("cut", "one in the middle"),
+        Column("kept", "it keeps", ","),
+        Column("network", "truncated"),
+        Column("onnx", "ONNX differs by", ".0e"),
+        Column("MiB", "peak memory, MiB", ","),
+    )
+    order = {known: k for k, known in enumerate(ZOO_NAMES)}
+    rows = []
+    for row in sorted(record["rows"], key=lambda one: order[one["name"]]):
+        problem = row.get("refused") or row.get("failed")
+        cut = f"`{row['cut']}`" if "cut" in row else ""
+        values = row | {"cut": "; ".join(filter(None, (cut, problem)))}
+        rows.append(Row({one.name: values.get(one.name) for one in columns}))
+    return _with_source(Table(name, name, columns, tuple(rows)), [record["command"]], record)
+
+
 def render_paper(name: str) -> str:
     """A table of an experiment: our numbers, those of the paper in brackets."""
     experiment, wanted = PAPER[name]
@@ -712,6 +740,7 @@ def fill(text: str) -> str:
             (MATRIX, render_matrix),
             (CALLS, render_calls),
             (OOD, render_ood),
+            (ZOO, render_zoo),
         )
         table = next((make(name) for names, make in kinds if name in names), None) or render(name)
         return f"<!-- table: {name} -->\n{table}\n<!-- end -->"

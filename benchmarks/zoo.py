@@ -184,8 +184,11 @@ def examine(name: str, onnx: bool = True, checked: int = 4) -> dict[str, Any]:
         with torch.no_grad():
             row["loaded"] = _gap(logits, loaded(images))
         if onnx:
-            report = export_network(loaded, Path(folder) / "net.onnx", example=images[:1])
-            row["onnx"] = report.largest_difference
+            try:
+                report = export_network(loaded, Path(folder) / "net.onnx", example=images[:1])
+                row["onnx"] = report.largest_difference
+            except ValueError as error:
+                row["refused"] = f"no ONNX: {str(error).splitlines()[0]}"
     return row
 
 

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from vinets.latent.cut import StoppedNetwork, cut_points, truncate
+from vinets.latent.cut import StoppedNetwork, cut_points, say_left_out, truncate
 from vinets.latent.paths import main_tensor
 
 IMAGES = torch.randn(2, 3, 16, 16, generator=torch.Generator().manual_seed(0))
@@ -145,6 +145,8 @@ def test_what_lies_on_one_of_several_paths_is_marked():
     # the other branch is not needed, and what is never called is not there
     assert points["left"].parameters == points["right"].parameters == 4 * 27 + 4 + 20
     assert "unused" not in points and points["left"].index is None
+    assert say_left_out(network, "left", example).endswith("left out. They all pass stem and join.")
+    assert say_left_out(network, "join", example) == ""
 
 
 def test_a_network_that_stops_leaves_out_what_is_not_needed():

@@ -138,6 +138,19 @@ def cut_points(model: nn.Module, example: Inputs, every: bool = False) -> list[C
     return points
 
 
+def say_left_out(model: nn.Module, cut: str, example: Inputs) -> str:
+    """Say in a sentence that a cut is not passed by all paths; "" for one that is."""
+    points = cut_points(model, example, every=True)
+    places = [k for k, point in enumerate(points) if point.name == cut]
+    if not places or points[places[0]].main:
+        return ""
+    before = [p.name for p in points[: places[0]] if p.main and not p.inside][-1:]
+    behind = [p.name for p in points[places[0] :] if p.main and not p.inside][:1]
+    near = " and ".join(before + behind)
+    text = f"Not all paths from the inputs to the logits pass {cut}, and what the others carry is"
+    return f"{text} left out." + (f" They all pass {near}." if near else "")
+
+
 def _depth(recording: PassRecord, name: str) -> tuple[bool, int]:
     """Return what makes a name the worse one: the module only passes a tensor on, or lies deep."""
     return recording.outputs[name].passed_on, name.count(".")
