@@ -349,7 +349,7 @@ def test_a_person_reads_table_verdict_and_commands(call, found, words, base):
 
 
 def test_a_plan_is_printed_and_nothing_is_written(call, base, tmp_path):
-    options = [*SMALL, "--limit", 100, "--out", tmp_path / "out", "--dry-run"]
+    options = [*SMALL[:-1], "--limit", 100, "--out", tmp_path / "out", "--dry-run"]
     done = call("compress", base, *options, "--budget", "macs=90%")
     assert " test examples and " in done.err and " of 100 training examples.\n" in done.err
     printed = done.out

@@ -176,3 +176,19 @@ def test_folders_of_images_are_mirrored_only_if_asked(colours):
     ):
         train = open_with_data("resnet20", colours, weights=save, **given)[1].train
         assert (train.augmentation.padding, train.augmentation.flip) == expected
+
+
+def test_a_network_of_ones_own_may_name_its_classes_in_a_config(colours, tmp_path):
+    (tmp_path / "net.py").write_text(
+        "from torch import nn\n"
+        "class Net(nn.Sequential):\n"
+        "    config = {'id2label': {'0': 'Light', '1': 'Dark'}}\n"
+        "    def __init__(self, num_classes=2):\n"
+        "        super().__init__(nn.Flatten(), nn.Linear(3072, num_classes))\n"
+    )
+    spec, weights = f"{tmp_path / 'net.py'}:Net", tmp_path / "w.safetensors"
+    save_weights(create_model(spec, 2), weights)
+    opened, split = open_with_data(spec, colours, weights=weights)
+    assert opened.classes == split.test.classes == ("Light", "Dark")
+    images = split.test.images[split.test.labels == 0].float()
+    assert images.mean() > 150  # light, which is the second folder
