@@ -22,8 +22,9 @@ OPTIONS = {
     "cuts": "data shape match weights all seed device",
     "build": "data cut head out algorithm psi max-degree oracle tau components order keep "
     "monomials per-class epochs views distill temperature baselines batch half seed device wait",
-    "compress": "data budget out epochs cuts limit int8 dry-run jobs cluster flip crop wait",
-    "evaluate": "data weights part size split-seed mean std seed device",
+    "compress": "data budget out epochs cuts limit int8 despite-doubt dry-run classes "
+    "jobs cluster flip crop wait",
+    "evaluate": "data weights part classes size split-seed mean std seed device",
     "bench": "batch-sizes repeats seconds amp compile threads seed device",
     "predict": "top batch-size seed device",
     "ood": "data ood layers per-class count seed device",

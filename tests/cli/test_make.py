@@ -173,7 +173,7 @@ def test_the_same_command_goes_on_and_other_settings_are_refused(
     for name in ["uncut", "VI-Net", *BASELINES]:
         assert f"\n{name} " in done.out
     assert read(vinet).networks == results.networks  # seconds and speed included
-    assert "differ in psi." in refused(*words, "--psi", 0.05)
+    assert "differ in psi." in refused(*words, "--psi", 0.05, "--quiet")
 
 
 def test_equal_seeds_give_equal_networks_with_the_program_and_without(
@@ -349,8 +349,10 @@ def test_a_person_reads_table_verdict_and_commands(call, found, words, base):
 
 
 def test_a_plan_is_printed_and_nothing_is_written(call, base, tmp_path):
-    options = [*SMALL, "--limit", 100, "--out", tmp_path / "out", "--dry-run"]
-    printed = call("compress", base, *options, "--budget", "macs=90%").out
+    options = [*SMALL[:-1], "--limit", 100, "--out", tmp_path / "out", "--dry-run"]
+    done = call("compress", base, *options, "--budget", "macs=90%")
+    assert " test examples and " in done.err and " of 100 training examples.\n" in done.err
+    printed = done.out
     assert "What would be tried" in printed and "multiply-" in printed
     assert "Trained in rounds: " in printed and not (tmp_path / "out").exists()
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import numpy as np
 import pytest
+import torch
 
 from vinets.core.files import read_json
-from vinets.data import load_data
+from vinets.data import digits, load_data
 from vinets.models import create_model, normalisation_of, save_weights
 from vinets.models.libraries.timm import import_timm
 from vinets.runs.open import open_with_data
@@ -31,9 +33,76 @@ def test_a_network_that_is_normalised_wrongly_is_told_of(call, base, tmp_path, b
     assert built.err.count("Warning") == 1
     small = ["--epochs", 1, "--cuts", 1, "--limit", 200, "--no-int8", "--quiet"]
     options = ["--data", "digits", "--budget", "params=50%", *small, "--out", tmp_path / "small"]
-    done = call("compress", *weights, *WRONG, *options)
+    refused = call("compress", *weights, *WRONG, *options)
+    assert refused.code == 2 and refused.err.startswith("Error: The uncut network is right on ")
+    assert refused.err.count("\n") == 1 and not (tmp_path / "small" / "trials.jsonl").exists()
+    done = call("compress", *weights, *WRONG, *options, "--despite-doubt")
     assert done.code == 0, done.err
     assert "Warning: The uncut network is right on " in done.err
+
+
+def test_another_order_of_classes_is_told_and_applied(call, refused, base, tmp_path, build_options):
+    whole, parts = digits(), []
+    for source, count in ((whole.train, 400), (whole.test, 300)):  # not the split of the training
+        some = source.subset(torch.arange(count))
+        for name, values in (("X", some.images), ("y", (some.labels + 3) % 10)):
+            parts.append(tmp_path / f"{name}{count}.npy")
+            np.save(parts[-1], values.numpy())
+    words = ["digits_cnn", "--weights", base / "weights.safetensors", "--data"]
+    words.append(",".join(map(str, parts)))
+    done = call("evaluate", *words, "--json")
+    assert (
+        done.json()["accuracy"] < 0.1 and "classes are in the order of " in done.json()["guessed"]
+    )
+    assert done.json()["guessed"] in done.err
+    file = done.err.partition("check ")[2].partition(",")[0]
+    small = ["--budget", "params=50%", "--quiet", "--out", tmp_path / "small"]
+    assert "in another order it would be right on about" in refused("compress", *words, *small)
+    words += ["--classes", file]
+    done = call("evaluate", *words, "--json")
+    assert done.json()["accuracy"] > 0.9 and "order" not in done.json()["guessed"]
+    assert "matched by number with the 10 of digits_cnn" in done.err and "Warning" not in done.err
+    # what is made of it has the order of the network, and finds the data by itself
+    options = [o for o in build_options if o not in ("digits", "--data")]
+    done = call("build", *words, *options, "--out", tmp_path / "vinet")
+    assert done.code == 0 and "network is right on 9" in done.err and "Guessed: " in done.err
+    names = read_json(tmp_path / "vinet" / "config.json")["record"]["classes"]
+    assert names == [str((k + 3) % 10) for k in range(10)]
+    done = call("evaluate", tmp_path / "vinet", "--data", words[4], "--json")
+    (built,) = read_json(tmp_path / "vinet" / "results.json")["networks"].values()
+    assert done.json()["accuracy"] == pytest.approx(built["accuracy"])
+
+
+def test_data_have_the_classes_of_the_network_or_some_of_them(call, refused, colours, tmp_path):
+    weights, names = tmp_path / "w.safetensors", tmp_path / "names.txt"
+    save_weights(create_model("digits_cnn", 3, channels=3), weights)
+    names.write_text("Light\ngrey\nDARK\n")
+    words = ["digits_cnn", "--weights", weights, "--classes", names, "--data"]
+    done = call("evaluate", *words, colours, "--json")
+    assert "The 2 classes of images are matched by name with the 3 of digits_cnn." in done.err
+    assert [sum(row) > 0 for row in done.json()["confusion"]] == [True, False, True]
+    sentence = refused("build", *words, colours, "--cut", "pool", "-q", "--out", tmp_path / "out")
+    assert "1 of the 3 classes have no examples to train on" in sentence
+    other = shutil.copytree(colours, tmp_path / "other")
+    (other / "dark").rename(other / "darker")
+    sentence = refused("evaluate", *words, other, "-q")
+    assert "1 of the 2 classes of other ('darker') are not clearly among those of " in sentence
+
+
+def test_weights_know_their_classes_from_a_config_beside_them(colours, tmp_path):
+    weights = tmp_path / "w.safetensors"
+    save_weights(create_model("resnet20", 3), weights)
+    config = {"id2label": {"0": "Light", "1": "grey", "2": "DARK"}}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    opened, split = open_with_data("resnet20", colours, weights=weights)
+    assert opened.classes == split.train.classes == ("Light", "grey", "DARK")
+    assert set(split.train.labels.tolist()) == {0, 2}
+    (tmp_path / "config.json").write_text(json.dumps({"id2label": {"0": 5, "x": "y"}}))
+    with pytest.raises(ValueError, match="--classes FILE"):  # three outputs for two classes
+        open_with_data("resnet20", colours, weights=weights)
+    names = ("background", "dark", "light")
+    opened, split = open_with_data("resnet20", colours, weights=weights, classes=names)
+    assert opened.classes == split.test.classes == names
 
 
 def test_a_network_that_fell_far_below_what_was_stated_is_told_of(call, base, tmp_path):
@@ -149,3 +218,19 @@ def test_folders_of_images_are_mirrored_only_if_asked(colours):
     ):
         train = open_with_data("resnet20", colours, weights=save, **given)[1].train
         assert (train.augmentation.padding, train.augmentation.flip) == expected
+
+
+def test_a_network_of_ones_own_may_name_its_classes_in_a_config(colours, tmp_path):
+    (tmp_path / "net.py").write_text(
+        "from torch import nn\n"
+        "class Net(nn.Sequential):\n"
+        "    config = {'id2label': {'0': 'Light', '1': 'Dark'}}\n"
+        "    def __init__(self, num_classes=2):\n"
+        "        super().__init__(nn.Flatten(), nn.Linear(3072, num_classes))\n"
+    )
+    spec, weights = f"{tmp_path / 'net.py'}:Net", tmp_path / "w.safetensors"
+    save_weights(create_model(spec, 2), weights)
+    opened, split = open_with_data(spec, colours, weights=weights)
+    assert opened.classes == split.test.classes == ("Light", "Dark")
+    images = split.test.images[split.test.labels == 0].float()
+    assert images.mean() > 150  # light, which is the second folder

@@ -33,7 +33,10 @@ REFUSED = [
     (f"evaluate digits_cnn {DIGITS}", "train --model digits_cnn --data digits --out out/uncut"),
     (f"evaluate resnet18 {DIGITS} --weights nothing.safetensors", "--recipe cifar10-resnet18 --"),
     (f"evaluate {{base}} {DIGITS} --part all", "--part must be 'test' or 'train'."),
-    ("evaluate {base} --data {d}/X.npy,{d}/y.npy", "knows 10 classes, and X has 3"),
+    (
+        "build {base} --data {d}/X.npy,{d}/y.npy --cut pool --out {d}/o",
+        "7 of the 10 classes have no",
+    ),
     ("bench {base} {base}", "given twice"),
     ("bench digits_cnn", "Pass the shape"),
     ("bench {base} resnet18", "does not take inputs"),

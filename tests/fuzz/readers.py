@@ -25,6 +25,7 @@ from vinets.cli.parameters import apply_run_file, write_run
 from vinets.core.files import read_json, write_json
 from vinets.core.plain import as_plain, from_plain
 from vinets.data import cifar, idx_folder, npy_pair
+from vinets.data.classes import read_classes
 from vinets.data.images import read_image
 from vinets.data.points import read_points
 from vinets.data.texts import text_folder
@@ -135,6 +136,8 @@ def _data(top: Path) -> Iterator[Reader]:
     rows = [f"{a:.3f},{b:.3f},{'uv'[k % 2]}" for k, (a, b) in enumerate(rng.normal(size=(9, 2)))]
     folder = _filled(top / "csv", {"p.csv": "\n".join(["a,b,kind", *rows])})
     yield Reader(folder, lambda f: read_points(f / "p.csv", "kind"))
+    names = {"names.txt": "tench, Tinca tinca\npug\ngreat_dane\n"}
+    yield Reader(_filled(top / "classes", names), lambda f: read_classes(f / "names.txt"))
     lines = "good\ta fine film\nbad\tnot so fine\n" * 3
     yield Reader(_filled(top / "texts", {"train.tsv": lines, "test.tsv": lines}), text_folder)
     with suppress(ImportError):

@@ -1,17 +1,18 @@
 from __future__ import annotations
 
-import warnings
-
 import pytest
 import torch
 from torch import nn
 
-from vinets.data import ImageSource, Preprocessing
+from vinets.core.files import read_bytes
+from vinets.data import DataSplit, ImageSource, Preprocessing, TensorSource, relabel
 from vinets.measure import evaluate
 from vinets.measure.level import (
     AccuracyWarning,
+    MisreadWarning,
+    better_order,
+    doubt_accuracy,
     low_accuracy_sentence,
-    warn_of_low_accuracy,
 )
 
 
@@ -62,21 +63,19 @@ def source(mean, std):
     return ImageSource(pixels, labels, list("abcd"), own)
 
 
-def warned(network, data, stated=None):
-    accuracy = evaluate(network, data).accuracy
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        warn_of_low_accuracy("net", network, data, accuracy, stated)
-    return accuracy, [str(one.message) for one in caught if one.category is AccuracyWarning]
+def doubted(network, data, stated=None):
+    result = evaluate(network, data)
+    return result.accuracy, doubt_accuracy("net", network, data, result.confusion, stated)
 
 
 def test_a_wrong_normalisation_is_told_with_the_right_one():
-    accuracy, (told,) = warned(Levels(), source((0.3,), (1.0,)))
+    accuracy, told = doubted(Levels(), source((0.3,), (1.0,)))
     assert 0.3 < accuracy < 0.7  # beyond chance: only the comparison tells
-    assert "on 100.0 % of a part of them with --mean 0.5,0.5,0.5 --std 0.5,0.5,0.5" in told
-    assert warned(Levels(), source((0.5,), (0.5,))) == (1.0, [])
+    assert "on 100.0 % of a part of them with --mean 0.5,0.5,0.5 --std 0.5,0.5,0.5: " in str(told)
+    assert isinstance(told, MisreadWarning)
+    assert doubted(Levels(), source((0.5,), (0.5,))) == (1.0, None)
     # as good as when it was saved, it was trained with this one
-    assert warned(Levels(), source((0.3,), (1.0,)), accuracy) == (accuracy, [])
+    assert doubted(Levels(), source((0.3,), (1.0,)), accuracy) == (accuracy, None)
 
 
 def test_a_network_that_is_weak_with_every_normalisation_is_left_alone():
@@ -84,9 +83,7 @@ def test_a_network_that_is_weak_with_every_normalisation_is_left_alone():
         def forward(self, x):
             return super().forward(x)[:, [0, 0, 2, 2]] + torch.tensor([0.1, 0, 0.1, 0])
 
-    data = source((0.5,), (0.5,))
-    accuracy, told = warned(Weak(), data)
-    assert accuracy == 0.5 and told == []
+    assert doubted(Weak(), source((0.5,), (0.5,))) == (0.5, None)
 
 
 def test_a_doubt_is_a_warning_of_its_own_kind():
@@ -94,5 +91,63 @@ def test_a_doubt_is_a_warning_of_its_own_kind():
         def forward(self, x):
             return torch.eye(4)[0].expand(len(x), 4)
 
-    accuracy, (told,) = warned(Constant(), source((0.5,), (0.5,)))
-    assert accuracy == 0.25 and told.startswith("net is right on 25.0 % of 300 examples, not far")
+    accuracy, told = doubted(Constant(), source((0.5,), (0.5,)))
+    assert accuracy == 0.25 and type(told) is AccuracyWarning
+    assert str(told).startswith("net is right on 25.0 % of 300 examples, not far")
+
+
+class Colours(nn.Module):
+    """Tells whether blue, green or red is the brightest, on images that have blue in front."""
+
+    def forward(self, x):
+        return x.mean((2, 3))
+
+
+def test_channels_in_another_order_are_told():
+    labels = torch.arange(300) % 3  # blue, green, red
+    pixels = 100 * torch.eye(3, dtype=torch.uint8)[2 - labels][:, :, None, None].expand(
+        -1, -1, 4, 4
+    )
+    own = Preprocessing(3, (4, 4), (0.0,) * 3, (1.0,) * 3)
+    told = doubted(Colours(), ImageSource(pixels + 20, labels, list("bgr"), own))[1]
+    assert isinstance(told, MisreadWarning)
+    assert "100.0 % of a part of them with --mean 0,0,0 --std 1,1,1 and blue in front" in str(told)
+
+
+class Fixed(nn.Module):
+    """Answers with the outputs that its inputs (B, 1) name, of ``count``."""
+
+    def __init__(self, count):
+        super().__init__()
+        self.count = count
+
+    def forward(self, x):
+        return nn.functional.one_hot(x[:, 0].long(), self.count).float()
+
+
+@pytest.mark.parametrize("background", [False, True])
+def test_another_order_of_classes_is_written_down_and_can_be_applied(background):
+    classes = ("b", "c", "a")
+    labels = torch.arange(300) % 3
+    answers = labels + 1 if background else torch.tensor([1, 2, 0])[labels]
+    answers[:30] = 0  # not right on all
+    data = TensorSource(answers[:, None].float(), labels, classes)
+    network = Fixed(3 + background)
+    accuracy, told = doubted(network, data)
+    assert accuracy < 0.2 and isinstance(told, MisreadWarning)
+    assert "in another order it would be right on about 9" in str(told)
+    file = str(told).partition("check ")[2].partition(",")[0]
+    lines = read_bytes(file, 99).decode().splitlines()
+    assert lines == (["other 3", "b", "c", "a"] if background else ["a", "b", "c"])
+    again = relabel(DataSplit("", data, data), file).test
+    assert doubted(network, again)[0] >= 0.9 and doubted(network, again)[1] is None
+
+
+def test_an_order_counts_only_if_it_helps_on_examples_that_it_was_not_found_on():
+    guesses = torch.randint(0, 40, (40, 40), generator=torch.Generator().manual_seed(0)) // 39
+    assert better_order(guesses) is None  # one half alone would be right on many more
+    weak = 10 * torch.eye(10, dtype=torch.int64) + 3
+    assert better_order(weak) is None
+    assert better_order(torch.tensor([[0, 1], [0, 0]])) is None
+    outputs, share = better_order(weak[torch.arange(9, -1, -1)])
+    assert outputs.tolist() == list(range(9, -1, -1)) and share > 0.25

@@ -21,7 +21,7 @@ from vinets.pretrained import expectation
 # --- train ------------------------------------------------------------------------------------
 
 
-@takes(without="weights")
+@takes(without="weights classes")
 def train(
     *,
     model: str | None = DATA.option("{networks}.", None, shown="that of the recipe"),
@@ -200,6 +200,7 @@ def build(
             device=common.device,
             command=("vinets", *sys.argv[1:]),
             stated=opened.stated,
+            say=lambda text: common.note(f"{text} {opened.guessed}".rstrip()),
             progress=progress,
         )
     if half:
@@ -292,9 +293,14 @@ def compress(
     wanted, jobs = parse_budget(budget), workers.jobs_or_cluster
     opened, split = shared.open_data(model, data, reading, common, uncut=True)
     chosen: dict[str, Any] = {"seed": common.seed, "device": common.device}
+
+    def say(text: str) -> None:
+        common.note(f"{text} {opened.guessed}".rstrip())
+
     if dry_run:
         with common.progress() as progress:
             setup, _ = divide(opened.network, split, searching.limit, **chosen)
+            setup.look_at_accuracy(opened.stated, say)
             plan = Search(setup, wanted, out, searching, common.seed, progress=progress).plan()
         if common.show(plan, rounds_table(plan)):
             print(plan)
@@ -318,6 +324,7 @@ def compress(
             jobs=jobs,
             command=("vinets", *sys.argv[1:]),
             stated=opened.stated,
+            say=say,
             words=words,
             progress=progress,
             **chosen,

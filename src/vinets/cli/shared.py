@@ -180,6 +180,12 @@ class ReadingOptions(Options):
         "Option of the constructor of a network given by name, such as img_size=64; repeatable.",
         shown="",
     )
+    classes: Path | None = option(
+        None,
+        path(),
+        "Names of the classes in the order of the network's outputs: a file with one a line.",
+        shown="those that the network knows, else those of the data",
+    )
     size: int | None = option(
         None,
         optional(whole()),
@@ -276,9 +282,8 @@ def open_data(
 ) -> tuple[NamedNetwork, DataSplit]:
     """Open a network with weights and the data that is named; it is uncut if that is wanted.
 
-    How images are normalised is told where neither the user nor the folder of a network did.
+    What was guessed is told now, or for an uncut network together with its accuracy.
     """
-    from vinets.data import ImageSource
     from vinets.networks.open import require_weights
     from vinets.runs.open import open_uncut, open_with_data
 
@@ -291,11 +296,6 @@ def open_data(
             opened, split = open_with_data(net, data, **how)
     require_weights(opened, data)
     common.tell_reading(data, split)
-    if opened.told_by and isinstance(split.train, ImageSource):
-        used = split.train.preprocessing
-        mean, std = (", ".join(f"{v:g}" for v in values) for values in (used.mean, used.std))
-        common.note(
-            f"Images are normalised as {opened.told_by} tells, by mean {mean} and std {std}; "
-            "--mean and --std change that."
-        )
+    if opened.guessed and not uncut:
+        common.note(opened.guessed)
     return opened, split

@@ -159,7 +159,7 @@ def ood(
     common.show({"network": net, "data": data, "scores": scores}, table)
 
 
-@takes(without="weights model_option")
+@takes(without="weights classes model_option")
 def explain(
     net: str = argument("A folder of vinets build or vinets compress."),
     image: Path = argument("An image."),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import asdict
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from vinets.core.options import choice
 from vinets.core.settings import ExportOptions, FormatOptions, WindowOptions
 
 
-@takes(without="size resize split_seed mean std")
+@takes(without="size resize split_seed mean std classes")
 def cuts(
     model: str = argument("A folder of vinets train, or a name: {networks}."),
     *,
@@ -94,7 +95,7 @@ def evaluate(
     Example: vinets evaluate out/small@net.py:MyNet --data digits
     """
     from vinets.measure import evaluate as measure
-    from vinets.measure.level import warn_of_low_accuracy
+    from vinets.measure.level import doubt_accuracy
 
     device = common.start()
     opened, split = shared.open_data(net, data, reading, common)
@@ -112,11 +113,12 @@ def evaluate(
             caption=f"{opened.name} on {split.name}, {part}",
             progress=progress,
         )
-        warn_of_low_accuracy(
-            opened.name, opened.network, source, evaluation.accuracy, opened.stated, device
-        )
+        known = evaluation.confusion, opened.stated, device
+        doubt = doubt_accuracy(opened.name, opened.network, source, *known)
+    if doubt is not None:
+        warnings.warn(doubt, stacklevel=2)
     facts = {"network": net, "data": data, "part": part, "classes": classes}
-    told = evaluation.to_dict() | {"skipped": split.skipped}
+    told = evaluation.to_dict() | {"skipped": split.skipped, "guessed": opened.guessed}
     common.show(facts | told, evaluation.table, evaluation.by_class)
 
 

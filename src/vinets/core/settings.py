@@ -298,6 +298,12 @@ class SearchOptions(Options):
     int8: bool = option(
         True, flag(), "Measure the uncut and the chosen network in int8, too, by onnxruntime."
     )
+    despite_doubt: bool = option(
+        False,
+        flag(),
+        "Go on where another order of classes or other pixels explain the accuracy of the network.",
+        result=False,
+    )
 
 
 @dataclass(frozen=True)

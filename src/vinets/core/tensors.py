@@ -186,4 +186,6 @@ def _feed(hashed: Any, tensor: Tensor) -> None:
     """Add the bytes of a tensor to a hash, block by block where they have to be copied."""
     flat = tensor.detach().reshape(-1)  # a view of what is contiguous
     for part in flat.split(max(1, COPY_BYTES // flat.element_size())):
+        if len(part) < 2:  # contiguous for torch whatever its stride is, which a view refuses
+            part = part.clone(memory_format=torch.contiguous_format)
         hashed.update(part.contiguous().cpu().view(torch.uint8).numpy().data)

@@ -2,6 +2,7 @@
 
 from vinets.core.device import Inputs
 from vinets.data.cifar import cifar
+from vinets.data.classes import relabel
 from vinets.data.digits import digits
 from vinets.data.folders import image_folder
 from vinets.data.formats import DATA_FORMATS, DataFormat, load_data
@@ -31,6 +32,7 @@ __all__ = [
     "image_folder",
     "load_data",
     "npy_pair",
+    "relabel",
     "split_source",
     "text_folder",
 ]

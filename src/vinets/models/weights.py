@@ -89,8 +89,8 @@ def _fit(model: nn.Module, found: Mapping[str, Form | Tensor], path: str | Path)
         case True, (stored, own, True):
             hint = (
                 f" Its head is for {stored:,} classes, and that of the network for {own:,}: pass "
-                f"data with {stored:,} classes or, without data, --model-option "
-                f"num_classes={stored} (in Python, num_classes={stored})."
+                f"data with {stored:,} classes, name all of them by --classes FILE, or, without "
+                f"data, pass --model-option num_classes={stored} (in Python, num_classes={stored})."
             )
     if said:
         raise ValueError(

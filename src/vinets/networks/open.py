@@ -37,7 +37,7 @@ class NamedNetwork:
     classes: tuple[str, ...] = ()  # empty where their names are not known
     preprocessing: Preprocessing | None = None  # how an image becomes an input
     trained: bool = True  # False for random weights
-    told_by: str = ""  # the library that knows how images are normalised, if nobody said
+    guessed: str = ""  # in sentences: what nobody said of how data are read for it
     stated: float | None = None  # accuracy on the test part when it was saved
 
 
@@ -247,7 +247,8 @@ def check_inputs(opened: NamedNetwork, example: Inputs, classes: int | None = No
     if outputs != classes:
         raise ValueError(
             f"{opened.name} has {outputs} outputs, and the data has {classes} classes. Pass the "
-            "data that it was trained for."
+            "data that it was trained for, or --classes FILE, which names all classes of its "
+            "outputs in their order."
         )
 
 

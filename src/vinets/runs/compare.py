@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -92,6 +92,7 @@ def compare_heads(
     device: torch.device | str = "auto",
     command: Sequence[str] = (),
     stated: float | None = None,
+    say: Callable[[str], Any] = str,
     progress: Progress | str | None = "auto",
 ) -> BuildResult:
     """Put a head behind a cut, train it, and compare it with the uncut network.
@@ -108,13 +109,13 @@ def compare_heads(
         Where to cut, the head and every option; ``Trial.of(cut="relu2")`` takes the paper's.
     baselines : bool, default=False
         Train and measure the rivals of the head on the same latents as well.
-    command, stated
-        What started it, for the record, and the accuracy of the network when it was saved, for a
-        warning where it is less accurate now.
+    command, stated, say
+        What started it, for the record; the accuracy of the network when it was saved, for a
+        warning where it is less accurate now, which ``say`` is told before any work.
     """
     on = resolve_device("compare_heads", device)
     setup, store = Setup(UNCUT, model, data, on), Store(out)
-    setup.warn_of_low_accuracy(stated)
+    setup.look_at_accuracy(stated, say)
     heads = head_trials(replace(trial, network=UNCUT), baselines=baselines)
     timed = speed_trial(heads)
     run_trials([*heads.values(), timed], {UNCUT: setup}, store, progress=progress)

@@ -12,8 +12,10 @@ import numpy as np
 import torch
 
 from vinets.core.device import call, evaluating, logits_of, resolve_device
+from vinets.core.files import read_json
 from vinets.core.progress import Progress, Silent
 from vinets.data import DataSplit, ImageSource, Inputs, load_data
+from vinets.data.classes import numbered, read_classes, relabel
 from vinets.data.formats import Size, takes_size
 from vinets.data.images import (
     augment_by,
@@ -36,6 +38,8 @@ from vinets.networks.open import (
     require_weights,
 )
 
+LABELS = "config.json"  # published networks of transformers have it next to their weights
+
 
 def open_with_data(
     spec: str | Path,
@@ -45,6 +49,7 @@ def open_with_data(
     options: dict[str, Any] | None = None,
     split_seed: int = 0,
     size: Size = None,
+    classes: str | Path | Sequence[str] | None = None,
     mean: tuple[float, ...] | None = None,
     std: tuple[float, ...] | None = None,
     flip: bool | None = None,
@@ -57,6 +62,8 @@ def open_with_data(
 
     Images are normalised by ``mean`` and ``std``, else as the network knows it from its training,
     else as the library of a network with weights tells, else by the statistics of this data.
+    Data get the classes of the network by their names, see :func:`vinets.data.relabel`. What
+    nobody said is ``guessed`` in the network that is returned.
 
     A network is refused that has other classes, does not take such inputs, or was trained on
     another split of this data.
@@ -69,6 +76,8 @@ def open_with_data(
         Seed of the test split, where the data has none of its own.
     size : (H, W), int or None, default=None
         Size of the images in a folder; None is what a saved network was made for.
+    classes : path, sequence of str or None, default=None
+        Classes of the outputs of the network, or a file that lists them; None is what it knows.
     mean, std : tuple of float or None, default=None
         Of pixels in [0, 1], one per channel or one for all.
     flip, crop : bool or None, float or None
@@ -77,7 +86,12 @@ def open_with_data(
         ``"squash"`` or ``"crop"``, see :func:`vinets.data.image_folder`; None is what a saved
         network was made for, or else ``"squash"``.
     """
+    names = () if classes is None else read_classes(classes)
     saved = open_network(spec, weights, options=options) if is_saved(spec) else None
+    if not names and saved is not None:
+        names = saved.classes
+    elif not names and weights is not None and (config := Path(weights).parent / LABELS).is_file():
+        names = _labels(read_json(config))
     own: dict[str, Any] = {"size": size, "resize": resize or "squash"}
     asked = own
     if saved is not None and saved.preprocessing is not None and takes_size(data):
@@ -85,29 +99,55 @@ def open_with_data(
         asked = {"size": size or own["size"], "resize": resize or own["resize"]}
     more: dict[str, Any] = {"skip_unreadable": skip_unreadable, "progress": progress}
     split = load_data(data, seed=split_seed, **asked, **more)
-    example = split.train.example()
-    count = len(split.train.classes)
+    example, theirs = split.train.example(), split.train.classes
+    count = len(names or theirs)
     opened = saved or open_network(spec, weights, count, channel_count(example), options)
-    if opened.classes and len(opened.classes) != count:
-        raise ValueError(
-            f"{opened.name} knows {len(opened.classes)} classes, and {split.name} has {count}. "
-            "Pass the data that it was trained for."
-        )
+    names = names or _labels(getattr(opened.network, "config", None))
     # Images of another size have other pixels: those that a network knows are as it reads them
     known = split if asked == own else load_data(data, seed=split_seed, **own, **more)
+    if names:
+        same, split = known is split, relabel(split, names, opened.name)
+        known = split if same else relabel(known, names, opened.name)
     refuse_seen(opened.name, opened.network, known)
+    guesses, teller = list[str](), "" if mean is not None and std is not None else "the data tells"
     if opened.preprocessing is not None:
         how = resize or opened.preprocessing.resize
         split = with_preprocessing(split, replace(opened.preprocessing, resize=how))
     elif weights is not None and isinstance(split.train, ImageSource):
         usual = normalisation_of(str(spec), opened.network, Path(weights))
         if usual is not None and len(usual[0]) == split.train.preprocessing.channels:
-            if mean is None and std is None:
-                opened = replace(opened, told_by=str(spec).partition(":")[0])
+            teller = teller and f"{str(spec).partition(':')[0]} tells"
             mean, std = mean or usual[0], std or usual[1]
     split = augment_by(normalise_by(split, mean, std), flip, crop)
+    count = len(split.train.classes)
     check_inputs(opened, split.train.example(), count)  # now that it is normalised for this network
-    return opened, split
+    if opened.preprocessing is None and isinstance(split.train, ImageSource):
+        used = split.train.preprocessing
+        if size is None and takes_size(data):
+            guesses.append(f"images have the size of the first, {used.size[0]} x {used.size[1]}")
+        if teller:
+            pair = (", ".join(f"{v:.4g}" for v in values) for values in (used.mean, used.std))
+            guesses.append(f"images are normalised as {teller}, by mean {' and std '.join(pair)}")
+    if split.train.classes != names:
+        first = ", ".join(theirs[:3])
+        guesses.append(f"classes are in the order of {split.name} ({first}, ...)")
+    said = f"Guessed: {'; '.join(guesses)} (--size, --mean, --std, --classes)." if guesses else ""
+    if split.train.classes != theirs:
+        by = "number" if numbered(theirs) else "name"
+        matched = f"{len(theirs)} classes of {split.name} are matched by {by} with the {count}"
+        said = f"The {matched} of {opened.name}. {said}".rstrip()
+    return replace(opened, classes=names, guessed=said), split
+
+
+def _labels(config: Any) -> tuple[str, ...]:
+    """Return the classes that a config of transformers names; none if they are numbered."""
+    try:
+        labels = config["id2label"] if isinstance(config, dict) else config.id2label
+        named = {int(place): name for place, name in labels.items()}
+        names = tuple(named[place].strip() for place in range(len(named)))
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return ()
+    return () if numbered(names) else names
 
 
 def _open(

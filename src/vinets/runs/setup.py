@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import warnings
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -20,10 +21,12 @@ from vinets.core.tensors import digest, fingerprint
 from vinets.data import DataSplit, ImageSource, Source, load_data
 from vinets.data.digest import examples_digest, identify
 from vinets.data.source import choose_per_class, require_split
+from vinets.data.sources import draw_from
 from vinets.heads import HEADS, BuildFacts
 from vinets.latent.collect import Latents, collect
 from vinets.latent.cut import all_convolutions, all_layers, paper_convolutions, share_removed
-from vinets.measure.level import warn_of_low_accuracy
+from vinets.measure.accuracy import evaluate
+from vinets.measure.level import MisreadWarning, doubt_accuracy
 from vinets.models.facts import input_fields, trained_on
 from vinets.models.libraries.file import code_of
 from vinets.networks.network import CutNetwork, load_trained, put_behind, refuse_seen
@@ -32,6 +35,7 @@ from vinets.runs.trial import Trial
 from vinets.training import LatentViews, Lessons, cache_latents
 
 CHUNK = 2_000  # examples at once where nothing is trained
+LOOKED_AT = 1_000  # examples of each part that the uncut network is tested on before any work
 MAX_VIEW_BYTES = 64 << 30  # bytes of cached latents
 COUNTED = {"all": all_convolutions, "paper": paper_convolutions, "layers": all_layers}
 
@@ -143,10 +147,30 @@ class Setup:
         """The uncut network as a teacher that is asked once for all that learn from it here."""
         return Lessons(self.model)
 
-    def warn_of_low_accuracy(self, stated: float | None = None) -> None:
-        """Warn if the uncut network is near chance, or far below what was stated."""
-        name = "The uncut network"
-        warn_of_low_accuracy(name, self.model, self.test, self.accuracy, stated, self.device)
+    def look_at_accuracy(
+        self, stated: float | None = None, say: Callable[[str], Any] = str, *, remedy: str = ""
+    ) -> None:
+        """Say how accurate the uncut network is on some examples, and warn if that is doubtful.
+
+        With a ``remedy``, raise where another order of classes or other pixels explain it.
+        """
+        if missing := len(self.train.classes) - len(self.train.labels.unique()):
+            raise ValueError(
+                f"{missing} of the {len(self.train.classes)} classes have no examples to train on. "
+                "Pass data that have all classes of the network."
+            )
+        test, train = (
+            evaluate(self.model, draw_from(part, LOOKED_AT, 0), part="train", device=self.device)
+            for part in (self.test, self.train)
+        )
+        name, known = "The uncut network", (stated, self.device, train.confusion)
+        shares = [f"{100 * one.accuracy:.1f} % of {one.examples:,}" for one in (test, train)]
+        say(f"{name} is right on {shares[0]} test examples and {shares[1]} training examples.")
+        doubt = doubt_accuracy(name, self.model, self.test, test.confusion, *known)
+        if remedy and isinstance(doubt, MisreadWarning):
+            raise ValueError(f"{str(doubt).removesuffix('.')}; or pass {remedy} to go on.")
+        if doubt is not None:
+            warnings.warn(doubt, stacklevel=3)
 
     @property
     def parameters(self) -> int:

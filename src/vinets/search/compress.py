@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from importlib.util import find_spec
@@ -59,6 +59,7 @@ def compress(
     jobs: int | str = 1,
     command: Sequence[str] = (),
     stated: float | None = None,
+    say: Callable[[str], Any] = str,
     words: CommandWords = CommandWords(),  # noqa: B008 - frozen
     progress: Progress | str | None = "auto",
     **options: Any,
@@ -90,9 +91,9 @@ def compress(
     jobs : int or str, default=1
         Trainings of a round side by side, in processes that share the device; or the address of a
         cluster, see :func:`vinets.core.executors.open_executor`, whose workers have to see ``out``.
-    command, stated
-        What started it, for the record, and the accuracy of the network when it was saved, for a
-        warning where it is less accurate now.
+    command, stated, say
+        What started it, for the record; the accuracy of the network when it was saved, for a
+        warning where it is less accurate now, which ``say`` is told before any work.
     words : CommandWords
         How the commands that repeat each network name this one and the data.
 
@@ -109,7 +110,8 @@ def compress(
         setup, final = divide(
             model, data, searching.limit, validation=validation, seed=seed, device=device
         )
-        setup.warn_of_low_accuracy(stated)
+        remedy = "" if searching.despite_doubt else "--despite-doubt (despite_doubt=True)"
+        setup.look_at_accuracy(stated, say, remedy=remedy)
         executor = None if jobs == 1 else stack.enter_context(open_executor(jobs))
         search = Search(setup, wanted, folder, searching, seed, executor, progress)
         search.prepare()
