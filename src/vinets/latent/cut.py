@@ -187,7 +187,8 @@ class _Tracer(fx.Tracer):
     keep = ""  # the name of a module that stays whole
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
-        kept = module_qualified_name == self.keep
+        # What onnx2torch defines looks at numbers, which stand-ins do not have.
+        kept = module_qualified_name == self.keep or type(m).__module__.startswith("onnx2torch.")
         return kept or super().is_leaf_module(m, module_qualified_name)
 
 
@@ -292,6 +293,8 @@ def _shapes(model: nn.Module, example: Inputs) -> tuple[dict[str, tuple[int, ...
         name = names.get(module, "")
         if not name or name in shapes or not isinstance(output, Tensor):
             return
+        if not output.ndim or not output.is_floating_point():
+            return  # layers of ONNX files compute shapes as well
         if not any(module.children()):
             per_value = 0
             if isinstance(module, CONVOLUTIONS):

@@ -18,8 +18,8 @@ from vinets.core.plain import nearest
 from vinets.core.settings import RECIPES
 from vinets.data import Preprocessing
 from vinets.models import channel_options, create_model, libraries, spec_of, use_file
-from vinets.models.facts import example_inputs
-from vinets.models.libraries.file import UnnamedFile
+from vinets.models.facts import example_inputs, remember_training, trained_on
+from vinets.models.libraries.base import UnnamedFile
 from vinets.models.weights import refuse_pickled
 from vinets.networks.files import CONFIG, DESCRIPTION, read_uncut
 from vinets.networks.formats import open_exported, suffixes
@@ -53,11 +53,11 @@ def open_network(
     Parameters
     ----------
     spec : str or Path
-        A folder that ``vinets train`` or ``save_pretrained`` wrote, a file that ``vinets export``
-        wrote, a network of the package (``"vinets/NAME"``, see :mod:`vinets.pretrained`), or a name
-        for :func:`vinets.models.create_model`. A network in a file of your own is
-        named again when its folder is opened, ``"out/net@path/file.py:NAME"``: folders have no
-        file run.
+        A folder that ``vinets train`` or ``save_pretrained`` wrote, an ONNX file (which runs as it
+        is; :func:`in_torch` converts it), a network of the package (``"vinets/NAME"``, see
+        :mod:`vinets.pretrained`), or a name for :func:`vinets.models.create_model`. A network in a
+        file of your own, and one that was made of an ONNX file, is named again when its folder is opened, ``"out/net@path/file.py:NAME"`` or
+        ``"out/net@path/net.onnx"``: folders have no file run.
     weights : str, Path or None, default=None
         A safetensors file, for a name.
     num_classes, channels : int or None, default=None
@@ -140,6 +140,13 @@ def make_network(name: str, num_classes: int | None, channels: int | None) -> Na
 def _refuse_code_without_a_class(path: Path) -> None:
     if path.suffix == ".py" and path.is_file():
         raise ValueError(f"{path} is a file. Name the class in it as well, as {path}:CLASS.")
+
+
+def in_torch(opened: NamedNetwork, spec: str | Path) -> NamedNetwork:
+    """Return the network of an ONNX file as one of torch, which can be cut and trained."""
+    model = create_model(str(spec)).eval()
+    remember_training(model, trained_on(opened.network))
+    return replace(opened, network=model, architecture=str(spec))
 
 
 def is_saved(spec: str | Path) -> bool:

@@ -23,6 +23,7 @@ from vinets.networks.open import (
     channel_count,
     check_inputs,
     example_for,
+    in_torch,
     is_saved,
     open_network,
     require_weights,
@@ -135,7 +136,7 @@ def open_uncut(
     if isinstance(opened.network, CutNetwork):
         raise ValueError(f"{spec} is cut already. Pass the network that it was made from.")
     if isinstance(opened.network, ExportedNetwork):
-        raise ValueError(f"{spec} is exported. Pass the network that it was made from.")
+        opened = in_torch(opened, spec)
     return opened, example, split
 
 

@@ -109,6 +109,19 @@ class Library(ABC):
         return type(model).__module__.partition(".")[0] == self.name
 
 
+class UnnamedFile(ValueError):
+    """A record is of a network in a file that the user did not name."""
+
+    def __init__(self, name: str) -> None:
+        file = name.rpartition(":")[0] if ".onnx:" in name else name
+        super().__init__(
+            f"This network is {file}, and a file is run only if you name it: write "
+            f"FOLDER@{file} for the folder, with the path of the file, or call "
+            "vinets.models.use_file before."
+        )
+        self.name = name
+
+
 def listed_only(library: Library, options: Options, known: Collection[str]) -> Options:
     """Return the options if their names are known, and their values numbers, words or lists."""
 
