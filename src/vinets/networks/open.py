@@ -56,8 +56,8 @@ def open_network(
         A folder that ``vinets train`` or ``save_pretrained`` wrote, an ONNX file (which runs as it
         is; :func:`in_torch` converts it), a network of the package (``"vinets/NAME"``, see
         :mod:`vinets.pretrained`), or a name for :func:`vinets.models.create_model`. A network in a
-        file of your own, and one that was made of an ONNX file, is named again when its folder is opened, ``"out/net@path/file.py:NAME"`` or
-        ``"out/net@path/net.onnx"``: folders have no file run.
+        file of your own, or one made of an ONNX file, is named again when its folder is opened,
+        ``"out/net@path/file.py:NAME"`` or ``"out/net@path/net.onnx"``: folders have no file run.
     weights : str, Path or None, default=None
         A safetensors file, for a name.
     num_classes, channels : int or None, default=None

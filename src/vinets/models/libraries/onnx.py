@@ -18,7 +18,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -31,12 +30,15 @@ MAX_FILE_BYTES = 1 << 31  # the format allows no more
 MAX_DIFFERENCE = 1e-4  # of the outputs from those of onnxruntime, relative to the largest
 RECORD_NAME = re.compile(r"[\w .+-]+\.onnx:([0-9a-f]{16})")  # a name without folders, and a digest
 ANY_BATCH = 127  # a prime by which shapes tell that they depend on the size of a batch
-PROVIDERS: dict[str, Any] = {"providers": ["CPUExecutionProvider"]}
-# Left out, because a batch normalisation and a linear layer should stay what they are.
+DOMAINS = {"", "ai.onnx"}  # of operators that are ONNX's own
+OWN = "/"  # that of layers of this file, which onnx2torch strips off the names
+# Left to the file, because batch normalisation and linear layers should stay what they are.
 FUSIONS = ["ConvBNFusion", "ConvMulFusion", "ConvAddFusion", "MatMulAddFusion"]
+REDUCE = {"ReduceMean": torch.mean, "ReduceSum": torch.sum, "ReduceMax": torch.amax}
 NEEDING = "Networks in ONNX files need"
 
 _named: dict[str, nn.Module] = {}  # by the digest of the file
+_layers: dict[str, nn.Module] = {}  # by the output of the node, while a graph is converted
 
 
 class OnnxFile(Library):
@@ -147,112 +149,68 @@ def _messages(message: Any) -> Iterator[Any]:
 
 def _converted(model: Any, digest: str) -> nn.Module:
     """Convert a graph, and compare the network with the graph on random inputs."""
-    onnx, converter = importlib.import_module("onnx"), importlib.import_module("onnx2torch")
-    _teach_versions()
+    onnx, onnx2torch = importlib.import_module("onnx"), importlib.import_module("onnx2torch")
     onnx.checker.check_model(model, full_check=True)
+    if next(one.version for one in model.opset_import if one.domain in DOMAINS) < 13:
+        convert = importlib.import_module("onnx.version_converter").convert_version
+        model = convert(model, 13)
     content = model.SerializeToString()
-    inputs = _inputs(model.graph)
+    constants = {tensor.name for tensor in model.graph.initializer}
+    inputs = [copy.deepcopy(one) for one in model.graph.input if one.name not in constants]
     batches = {value.type.tensor_type.shape.dim[0].dim_value for value in inputs}
-    if batches - {0, 1} or len(batches) > 1:
-        raise ValueError(f"it is made for {max(batches)} inputs at once, and one or any is wanted")
-    batch = 1 if batches == {1} else ANY_BATCH
-    graph = _folded(onnx, model, inputs, batch)
-    inputs = _inputs(graph)
-    own = {node.domain for node in graph.node} - {"", "ai.onnx"}
+    if batches not in ({0}, {1}):
+        raise ValueError("it is made for several inputs at once, and not for one or for any number")
+    for value in model.graph.input:
+        if value.name not in constants:
+            value.type.tensor_type.shape.dim[0].dim_value = max(batches) or ANY_BATCH
+    _fold(onnx, model)
+    graph = model.graph
+    own = {node.domain for node in graph.node} - DOMAINS
     if own:
         raise ValueError(f"it has operators of {', '.join(sorted(own))}, and ONNX has others")
-    fixed = {tensor.name: tensor for tensor in graph.initializer}
+    fixed = {one.name: torch.tensor(onnx.numpy_helper.to_array(one)) for one in graph.initializer}
     for node in graph.node:
-        graph.initializer.extend(_simplify(onnx, node, fixed, batch))
-    for value in inputs:
-        value.type.tensor_type.shape.dim[0].dim_param = "batch"
-    names = all(value.name.isidentifier() for value in inputs)
+        _replace(onnx, node, fixed, max(batches) or ANY_BATCH)
+    # Read as of today: where an operator did something else before, the comparison shows it.
+    del model.opset_import[:]
+    model.opset_import.add(domain="", version=onnx.defs.onnx_opset_version())
+    model.opset_import.add(domain=OWN, version=1)
+    _register_converters()
+    named = all(value.name.isidentifier() for value in inputs)
     with torch.random.fork_rng(devices=[]):  # the seed must not move
-        network = converter.convert(model, save_input_names=names)
-        _finish(network)
-        _compare(network.eval(), content, inputs)
+        network = onnx2torch.convert(model, save_input_names=named)
+    weights = getattr(network, "initializers", nn.Module())
+    for name, value in [*weights.named_buffers()]:
+        if value.is_floating_point() and value.numel() > 1:
+            delattr(weights, name)
+            weights.register_parameter(name, nn.Parameter(value))
+    _compare(network.eval(), content, inputs)
     for part in network.modules():  # every part, because the network may be cut
         vars(part)["vinets_code"] = digest
     return network
 
 
-def _inputs(graph: Any) -> list[Any]:
-    constants = {tensor.name for tensor in graph.initializer}
-    return [value for value in graph.input if value.name not in constants]
-
-
-def _options(runtime: Any) -> Any:
+def _session(content: bytes, target: str = "") -> Any:
+    """Start onnxruntime; it writes what it makes of the graph into the file ``target``."""
+    runtime = importlib.import_module("onnxruntime")
     options = runtime.SessionOptions()
     options.log_severity_level = 3  # errors alone; those are raised as well
-    return options
+    off: list[str] = []
+    if target:
+        options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_ENABLE_BASIC
+        options.optimized_model_filepath, off = target, FUSIONS
+    providers = ["CPUExecutionProvider"]
+    return runtime.InferenceSession(content, options, providers, disabled_optimizers=off)
 
 
-def _folded(onnx: Any, model: Any, inputs: list[Any], batch: int) -> Any:
-    """Let onnxruntime work out all that is constant for one size of a batch; return the graph."""
+def _fold(onnx: Any, model: Any) -> None:
+    """Work out, in place, all that is constant for inputs of these shapes."""
     del model.graph.output[1:], model.graph.value_info[:]  # the first output has the logits
     model.graph.output[0].type.tensor_type.ClearField("shape")
-    for value in inputs:
-        value.type.tensor_type.shape.dim[0].dim_value = batch
-    runtime = importlib.import_module("onnxruntime")
-    options = _options(runtime)
-    options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_ENABLE_BASIC
     with tempfile.TemporaryDirectory() as folder:
-        options.optimized_model_filepath = f"{folder}/folded.onnx"
-        runtime.InferenceSession(
-            model.SerializeToString(), options, **PROVIDERS, disabled_optimizers=FUSIONS
-        )
-        model.CopyFrom(onnx.load(options.optimized_model_filepath))
-    del model.graph.value_info[:]
-    return model.graph
-
-
-@cache
-def _teach_versions() -> None:
-    """Let onnx2torch read newer versions of its operators like those that it knows, and GELU.
-
-    What they do otherwise shows in the comparison.
-    """
-    registry = importlib.import_module("onnx2torch.node_converters.registry")
-    common = importlib.import_module("onnx2torch.utils.common")
-
-    @registry.add_converter("Gelu", 20)
-    def gelu(node: Any, graph: Any) -> Any:
-        layer = nn.GELU(node.attributes.get("approximate", "none"))
-        return common.OperationConverterResult(layer, common.onnx_mapping_from_node(node))
-
-    schemas = importlib.import_module("onnx").defs.get_all_schemas_with_history()
-    known: dict[str, Any] = {}
-    for schema in sorted(schemas, key=lambda one: one.since_version):
-        if schema.domain:
-            continue
-        try:
-            known[schema.name] = registry.get_converter(schema.name, schema.since_version)
-        except NotImplementedError:
-            if schema.name in known:
-                registry.add_converter(schema.name, schema.since_version)(known[schema.name])
-
-
-def _simplify(onnx: Any, node: Any, constants: Mapping[str, Any], batch: int) -> list[Any]:
-    """Write a node as onnx2torch reads it; return new constants, of shapes for any batch."""
-    fixed = constants.get(node.input[1]) if len(node.input) > 1 else None
-    values = [] if fixed is None else onnx.numpy_helper.to_array(fixed)
-    if node.op_type == "Reshape":
-        kept = [one for one in node.attribute if one.name != "allowzero"]  # no axis has size zero
-        del node.attribute[:]
-        node.attribute.extend(kept)
-        wanted = [*values]
-        for k in [
-            k
-            for k, n in enumerate(wanted)
-            if (n == 1 and k == 0 if batch == 1 else n and n % batch == 0)
-        ]:
-            wanted[k] = 0 if -1 in wanted else -1
-        node.input[1] = f"{node.output[0]} shape"  # other nodes may share the constant
-        return [onnx.numpy_helper.from_array(np.array(wanted, dtype=np.int64), node.input[1])]
-    if re.fullmatch("Reduce(?!Sum$).+", node.op_type) and fixed is not None:
-        node.attribute.append(onnx.helper.make_attribute("axes", values.tolist()))
-        del node.input[1:]
-    return []
+        _session(model.SerializeToString(), f"{folder}/folded.onnx")
+        folded = onnx.load(f"{folder}/folded.onnx")
+    model.CopyFrom(onnx.shape_inference.infer_shapes(folded))  # layers of torch need some shapes
 
 
 class Fixed(nn.Module):
@@ -262,8 +220,20 @@ class Fixed(nn.Module):
         super().__init__()
         self.function, self.numbers = function, numbers
 
-    def forward(self, *inputs: Tensor) -> Any:
-        return self.function(*inputs, *self.numbers)
+    def forward(self, x: Tensor) -> Any:
+        return self.function(x, *self.numbers)
+
+
+class Token(nn.Module):
+    """The same vector before those of every input."""
+
+    def __init__(self, token: Tensor, axis: int) -> None:
+        super().__init__()
+        self.token, self.axis = nn.Parameter(token), axis
+        self.others = [-1] * (token.ndim - 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.cat((self.token.expand(x.shape[0], *self.others), x), self.axis)
 
 
 def _reshape(x: Tensor, shape: list[int]) -> Tensor:
@@ -276,74 +246,94 @@ def _slice(x: Tensor, starts: list[int], ends: list[int], axes: list[int], *step
     return x
 
 
-def _put_before(token: Tensor, x: Tensor, axis: int, others: int) -> Tensor:
-    """Put the same token before those of every input; it has so many axes besides the batch."""
-    return torch.cat((token.expand(x.shape[0], *[-1] * others), x), axis)
+def _layer(kind: str, facts: Mapping[str, Any], batch: int, *fixed: Tensor) -> nn.Module | None:
+    """Return the layer for an operator with constants, or None for one that is not known here."""
+    numbers = [value.tolist() for value in fixed if not value.is_floating_point()]
+    match kind:
+        case "Gelu":
+            return nn.GELU(facts.get("approximate", b"none").decode())
+        case "Reshape":  # what depends on the size of the batch is left open
+            free = 0 if -1 in numbers[0] else -1
+            size = [
+                free if n and (n % batch == 0 if batch > 1 else n == 1 and k == 0) else n
+                for k, n in enumerate(numbers[0])
+            ]
+            return Fixed(_reshape, size)
+        case "Slice" if len(numbers) > 2:
+            return Fixed(_slice, *numbers)
+        case "Split" if numbers:
+            return Fixed(torch.split, numbers[0], facts.get("axis", 0))
+        case "Squeeze" if numbers:
+            return Fixed(torch.squeeze, tuple(numbers[0]))
+        case "ReduceMean" | "ReduceSum" | "ReduceMax" if numbers or "axes" in facts:
+            axes = numbers[0] if numbers else facts["axes"]
+            return Fixed(REDUCE[kind], tuple(axes), bool(facts.get("keepdims", 1)))
+        case "MatMul" if fixed and fixed[0].ndim == 2:
+            layer = nn.Linear(*fixed[0].shape, bias=False)
+            layer.weight = nn.Parameter(fixed[0].T.contiguous())
+            return layer
+        case "Concat" if fixed and fixed[0].ndim > 1 and len(fixed[0]) == batch:
+            return Token(fixed[0][:1].clone(), facts["axis"])
+    return None
 
 
-def _finish(network: Any) -> None:
-    """Give layers plain numbers, make linear ones of products, and parameters of all weights."""
-    network.graph.eliminate_dead_code()
-    for node in [one for one in network.graph.nodes if one.op == "call_module"]:
-        layer, given = network.get_submodule(node.target), node.args[1:]
-        kind = type(layer).__name__
-        if kind == "OnnxConcat" and node.args[0].op == "get_attr" and len(given) == 1:
-            owner, _, own = node.args[0].target.rpartition(".")
-            token = getattr(network.get_submodule(owner), own)
-            setattr(network.get_submodule(owner), own, token[:1])  # it was repeated for a batch
-            setattr(network, node.target, Fixed(_put_before, layer.axis, token.ndim - 1))
-        if node.kwargs or not given or any(one.op != "get_attr" for one in given):
-            continue
-        values = [network.get_buffer(one.target) for one in given]
-        if kind == "OnnxReshape":
-            layer = Fixed(_reshape, values[0].tolist())
-        elif kind == "OnnxSlice" and len(values) > 2:
-            layer = Fixed(_slice, *(value.tolist() for value in values))
-        elif kind == "OnnxSqueezeDynamicAxes":
-            layer = Fixed(torch.squeeze, tuple(values[0].tolist()))
-        elif kind == "OnnxSplit13":
-            layer = Fixed(torch.split, values[0].tolist(), layer.axis)
-        elif kind == "OnnxMatMul" and values[0].ndim == 2:
-            layer = nn.Linear(*values[0].shape, bias=False)
-            layer.weight = nn.Parameter(values[0].T.contiguous())
-        else:
-            continue
-        setattr(network, node.target, layer)
-        node.args = node.args[:1]
-    network.graph.eliminate_dead_code()
-    network.delete_all_unused_submodules()
-    network.recompile()
-    used = {node.target for node in network.graph.nodes if node.op == "get_attr"}
-    for name, value in [*network.named_buffers()]:
-        owner, _, own = name.rpartition(".")
-        if owner == "initializers":
-            weight = value.is_floating_point() and value.numel() > 1
-            delattr(network.initializers, own)
-            if name in used and weight:
-                network.initializers.register_parameter(own, nn.Parameter(value))
-            elif name in used:
-                network.initializers.register_buffer(own, value)
+def _replace(onnx: Any, node: Any, fixed: Mapping[str, Tensor], batch: int) -> None:
+    """Let a node stand for a layer of this file, if all its inputs but one are constants."""
+    varying = [name for name in node.input if name not in fixed]
+    place = int(node.op_type == "Concat")  # a token comes before, all else behind
+    if len(varying) != 1 or list(node.input[place : place + 1]) != varying:
+        return
+    facts = {one.name: onnx.helper.get_attribute_value(one) for one in node.attribute}
+    constants = [fixed[name] for name in node.input if name in fixed]
+    layer = _layer(node.op_type, facts, batch, *constants)
+    if layer is not None:
+        _layers[node.output[0]] = layer
+        node.name = node.name or node.op_type
+        node.op_type, node.domain = "Layer", OWN
+        del node.attribute[:], node.input[:]
+        node.input.extend(varying)
+
+
+@cache
+def _register_converters() -> None:
+    """Let onnx2torch take our layers, and newer versions of operators like those it knows."""
+    registry = importlib.import_module("onnx2torch.node_converters.registry")
+    common = importlib.import_module("onnx2torch.utils.common")
+
+    @registry.add_converter("Layer", 1, OWN)
+    def take(node: Any, graph: Any) -> Any:
+        layer = _layers.pop(node.output_values[0])
+        return common.OperationConverterResult(layer, common.onnx_mapping_from_node(node))
+
+    schemas = importlib.import_module("onnx").defs.get_all_schemas_with_history()
+    known: dict[str, Any] = {}
+    for one in sorted(schemas, key=lambda one: one.since_version):
+        try:
+            known[one.name] = registry.get_converter(one.name, one.since_version, one.domain)
+        except NotImplementedError:
+            if one.name in known and not one.domain:
+                registry.add_converter(one.name, one.since_version)(known[one.name])
 
 
 def _compare(network: nn.Module, content: bytes, inputs: list[Any]) -> None:
     """Raise unless the network gives for three inputs at once what the file gives for each."""
-    runtime, onnx = importlib.import_module("onnxruntime"), importlib.import_module("onnx")
-    session = runtime.InferenceSession(content, _options(runtime), **PROVIDERS)
+    helper = importlib.import_module("onnx").helper
     generator, given = torch.Generator().manual_seed(0), {}
     for value in inputs:
         kind = value.type.tensor_type
         drawn = torch.randn(3, *(dim.dim_value for dim in kind.shape.dim[1:]), generator=generator)
-        dtype = onnx.helper.tensor_dtype_to_np_dtype(kind.elem_type)
+        dtype = helper.tensor_dtype_to_np_dtype(kind.elem_type)
         given[value.name] = (drawn if dtype.kind == "f" else drawn > 0).numpy().astype(dtype)
+    run = _session(content).run
     each = ({name: some[k : k + 1] for name, some in given.items()} for k in range(3))
-    wanted = torch.cat([torch.from_numpy(session.run(None, one)[0]) for one in each])
+    wanted = torch.cat([torch.from_numpy(run(None, one)[0]) for one in each])
     with torch.no_grad():
-        got = network(*(torch.from_numpy(value) for value in given.values()))
+        got = network(*map(torch.from_numpy, given.values()))
     if got.shape != wanted.shape:
-        raise ValueError(f"three inputs give {tuple(got.shape)}, and should give three outputs")
+        raise ValueError(f"three inputs at once give {tuple(got.shape)} in place of three outputs")
     difference = float((got - wanted).abs().max() / wanted.abs().max().clamp(min=1e-30))
     if not difference <= MAX_DIFFERENCE:
         raise ValueError(
             f"on random inputs it differs from onnxruntime by {difference:.1e} of the largest "
-            f"output, and at most {MAX_DIFFERENCE:.0e} is right"
+            f"output, and {MAX_DIFFERENCE:.0e} is allowed"
         )
