@@ -78,7 +78,8 @@ def create_model(spec: str, num_classes: int | None = None, **options: Any) -> n
         ``"timm:NAME"`` and ``"torchvision:NAME"``, which need the extra ``vision``; or
         ``"hf:CLASS"``, a class of transformers such as ``"hf:ViTForImageClassification"``, which
         needs the extra ``hf``; or ``"path/file.py:NAME"``, a class or function in a file of your
-        own, which is run; it is given ``num_classes`` if it takes that. Other packages may add to
+        own, which is run; it is given ``num_classes`` if it takes that; or ``"path/net.onnx"``,
+        which needs the extra ``onnx``, and has its weights. Other packages may add to
         these, see :class:`vinets.models.Library`.
     num_classes : int or None, default=None
         Outputs of the last layer; None leaves the default of the network.

@@ -34,7 +34,7 @@ DOMAINS = {"", "ai.onnx"}  # of operators that are ONNX's own
 OWN = "/"  # that of layers of this file, which onnx2torch strips off the names
 # Left to the file, because batch normalisation and linear layers should stay what they are.
 FUSIONS = ["ConvBNFusion", "ConvMulFusion", "ConvAddFusion", "MatMulAddFusion"]
-REDUCE = {"ReduceMean": torch.mean, "ReduceSum": torch.sum, "ReduceMax": torch.amax}
+REDUCE: dict[str, Any] = {"ReduceMean": torch.mean, "ReduceSum": torch.sum, "ReduceMax": torch.amax}
 NEEDING = "Networks in ONNX files need"
 
 _named: dict[str, nn.Module] = {}  # by the digest of the file
@@ -42,7 +42,7 @@ _layers: dict[str, nn.Module] = {}  # by the output of the node, while a graph i
 
 
 class OnnxFile(Library):
-    """``path/net.onnx``, which needs the extras ``onnx`` and ``vision``."""
+    """``path/net.onnx``, which needs the extra ``onnx``."""
 
     name = "onnx"
     prefix = "FILE.onnx"
@@ -269,7 +269,7 @@ def _layer(kind: str, facts: Mapping[str, Any], batch: int, *fixed: Tensor) -> n
             axes = numbers[0] if numbers else facts["axes"]
             return Fixed(REDUCE[kind], tuple(axes), bool(facts.get("keepdims", 1)))
         case "MatMul" if fixed and fixed[0].ndim == 2:
-            layer = nn.Linear(*fixed[0].shape, bias=False)
+            layer = nn.Linear(fixed[0].shape[0], fixed[0].shape[1], bias=False)
             layer.weight = nn.Parameter(fixed[0].T.contiguous())
             return layer
         case "Concat" if fixed and fixed[0].ndim > 1 and len(fixed[0]) == batch:
@@ -300,11 +300,11 @@ def _register_converters() -> None:
     registry = importlib.import_module("onnx2torch.node_converters.registry")
     common = importlib.import_module("onnx2torch.utils.common")
 
-    @registry.add_converter("Layer", 1, OWN)
     def take(node: Any, graph: Any) -> Any:
         layer = _layers.pop(node.output_values[0])
         return common.OperationConverterResult(layer, common.onnx_mapping_from_node(node))
 
+    registry.add_converter("Layer", 1, OWN)(take)
     schemas = importlib.import_module("onnx").defs.get_all_schemas_with_history()
     known: dict[str, Any] = {}
     for one in sorted(schemas, key=lambda one: one.since_version):
