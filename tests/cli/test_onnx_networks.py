@@ -41,6 +41,7 @@ def test_a_file_is_cut_built_saved_and_opened_again(net, base, call, refused, tm
     again = call("evaluate", f"{made}@{renamed}", "--data", "digits", "--json").json()
     assert again["accuracy"] > 0.8
     call("export", base, "--out", tmp_path / "other.onnx", "--opset", 19)
+    files._named.clear()
     told = refused("evaluate", f"{made}@{tmp_path / 'other.onnx'}", "--data", "digits")
     assert "another file than net.onnx:" in told
 
