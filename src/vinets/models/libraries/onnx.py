@@ -27,11 +27,11 @@ from vinets.models.libraries.base import Library, Options, UnnamedFile, import_o
 from vinets.models.libraries.torchvision import import_torchvision
 
 MAX_FILE_BYTES = 1 << 31  # the format allows no more
-MAX_DIFFERENCE = 1e-4  # of the outputs from those of onnxruntime, relative to the largest
+MAX_DIFFERENCE = 1e-4  # between outputs and those of onnxruntime, relative to the largest
 RECORD_NAME = re.compile(r"[\w .+-]+\.onnx:([0-9a-f]{16})")  # a name without folders, and a digest
 ANY_BATCH = 127  # a prime by which shapes tell that they depend on the size of a batch
-DOMAINS = {"", "ai.onnx"}  # of operators that are ONNX's own
-OWN = "/"  # that of layers of this file, which onnx2torch strips off the names
+DOMAINS = {"", "ai.onnx"}  # where ONNX's own operators are
+OWN = "/"  # the domain of layers of this module, which onnx2torch strips off the names
 # Left to the file, because batch normalisation and linear layers should stay what they are.
 FUSIONS = ["ConvBNFusion", "ConvMulFusion", "ConvAddFusion", "MatMulAddFusion"]
 REDUCE: dict[str, Any] = {"ReduceMean": torch.mean, "ReduceSum": torch.sum, "ReduceMax": torch.amax}
@@ -163,14 +163,25 @@ def _converted(model: Any, digest: str) -> nn.Module:
     for value in model.graph.input:
         if value.name not in constants:
             value.type.tensor_type.shape.dim[0].dim_value = max(batches) or ANY_BATCH
-    _fold(onnx, model)
+    graph = model.graph
+    del graph.output[1:], graph.value_info[:]  # the first output has the logits
+    graph.output[0].type.tensor_type.ClearField("shape")
+    with tempfile.TemporaryDirectory() as folder:  # works out all that is constant
+        _session(model.SerializeToString(), f"{folder}/folded.onnx")
+        folded = onnx.load(f"{folder}/folded.onnx")
+    model = onnx.shape_inference.infer_shapes(folded)  # some layers of torch need shapes
     graph = model.graph
     own = {node.domain for node in graph.node} - DOMAINS
     if own:
         raise ValueError(f"it has operators of {', '.join(sorted(own))}, and ONNX has others")
-    fixed = {one.name: torch.tensor(onnx.numpy_helper.to_array(one)) for one in graph.initializer}
+    fixed = {one.name: one for one in graph.initializer}
     for node in graph.node:
-        _replace(onnx, node, fixed, max(batches) or ANY_BATCH)
+        layer = _layer(onnx, node, fixed, max(batches) or ANY_BATCH)
+        if layer is not None:
+            _layers[node.output[0]] = layer
+            varying = [name for name in node.input if name not in fixed]
+            name = node.name or node.op_type
+            node.CopyFrom(onnx.helper.make_node("Layer", varying, node.output, name, domain=OWN))
     # Read as of today: where an operator did something else before, the comparison shows it.
     del model.opset_import[:]
     model.opset_import.add(domain="", version=onnx.defs.onnx_opset_version())
@@ -203,17 +214,7 @@ def _session(content: bytes, target: str = "") -> Any:
     return runtime.InferenceSession(content, options, providers, disabled_optimizers=off)
 
 
-def _fold(onnx: Any, model: Any) -> None:
-    """Work out, in place, all that is constant for inputs of these shapes."""
-    del model.graph.output[1:], model.graph.value_info[:]  # the first output has the logits
-    model.graph.output[0].type.tensor_type.ClearField("shape")
-    with tempfile.TemporaryDirectory() as folder:
-        _session(model.SerializeToString(), f"{folder}/folded.onnx")
-        folded = onnx.load(f"{folder}/folded.onnx")
-    model.CopyFrom(onnx.shape_inference.infer_shapes(folded))  # layers of torch need some shapes
-
-
-class Fixed(nn.Module):
+class NumberedFunction(nn.Module):
     """A function with plain numbers, which tracing and exporting know, unlike those in tensors."""
 
     def __init__(self, function: Callable[..., Any], *numbers: Any) -> None:
@@ -246,10 +247,17 @@ def _slice(x: Tensor, starts: list[int], ends: list[int], axes: list[int], *step
     return x
 
 
-def _layer(kind: str, facts: Mapping[str, Any], batch: int, *fixed: Tensor) -> nn.Module | None:
-    """Return the layer for an operator with constants, or None for one that is not known here."""
+def _layer(onnx: Any, node: Any, constants: Mapping[str, Any], batch: int) -> nn.Module | None:
+    """Return the layer for an operator whose inputs but one are constants, if it is known here."""
+    varying = [name for name in node.input if name not in constants]
+    place = int(node.op_type == "Concat")  # a token comes before, all else behind
+    if len(varying) != 1 or [*node.input[place : place + 1]] != varying:
+        return None
+    facts = {one.name: onnx.helper.get_attribute_value(one) for one in node.attribute}
+    given = [constants[name] for name in node.input if name in constants]
+    fixed = [torch.tensor(onnx.numpy_helper.to_array(one)) for one in given]
     numbers = [value.tolist() for value in fixed if not value.is_floating_point()]
-    match kind:
+    match node.op_type:
         case "Gelu":
             return nn.GELU(facts.get("approximate", b"none").decode())
         case "Reshape":  # what depends on the size of the batch is left open
@@ -258,16 +266,17 @@ def _layer(kind: str, facts: Mapping[str, Any], batch: int, *fixed: Tensor) -> n
                 free if n and (n % batch == 0 if batch > 1 else n == 1 and k == 0) else n
                 for k, n in enumerate(numbers[0])
             ]
-            return Fixed(_reshape, size)
+            return NumberedFunction(_reshape, size)
         case "Slice" if len(numbers) > 2:
-            return Fixed(_slice, *numbers)
+            return NumberedFunction(_slice, *numbers)
         case "Split" if numbers:
-            return Fixed(torch.split, numbers[0], facts.get("axis", 0))
+            return NumberedFunction(torch.split, numbers[0], facts.get("axis", 0))
         case "Squeeze" if numbers:
-            return Fixed(torch.squeeze, tuple(numbers[0]))
+            return NumberedFunction(torch.squeeze, tuple(numbers[0]))
         case "ReduceMean" | "ReduceSum" | "ReduceMax" if numbers or "axes" in facts:
             axes = numbers[0] if numbers else facts["axes"]
-            return Fixed(REDUCE[kind], tuple(axes), bool(facts.get("keepdims", 1)))
+            keep = bool(facts.get("keepdims", 1))
+            return NumberedFunction(REDUCE[node.op_type], tuple(axes), keep)
         case "MatMul" if fixed and fixed[0].ndim == 2:
             layer = nn.Linear(fixed[0].shape[0], fixed[0].shape[1], bias=False)
             layer.weight = nn.Parameter(fixed[0].T.contiguous())
@@ -275,23 +284,6 @@ def _layer(kind: str, facts: Mapping[str, Any], batch: int, *fixed: Tensor) -> n
         case "Concat" if fixed and fixed[0].ndim > 1 and len(fixed[0]) == batch:
             return Token(fixed[0][:1].clone(), facts["axis"])
     return None
-
-
-def _replace(onnx: Any, node: Any, fixed: Mapping[str, Tensor], batch: int) -> None:
-    """Let a node stand for a layer of this file, if all its inputs but one are constants."""
-    varying = [name for name in node.input if name not in fixed]
-    place = int(node.op_type == "Concat")  # a token comes before, all else behind
-    if len(varying) != 1 or list(node.input[place : place + 1]) != varying:
-        return
-    facts = {one.name: onnx.helper.get_attribute_value(one) for one in node.attribute}
-    constants = [fixed[name] for name in node.input if name in fixed]
-    layer = _layer(node.op_type, facts, batch, *constants)
-    if layer is not None:
-        _layers[node.output[0]] = layer
-        node.name = node.name or node.op_type
-        node.op_type, node.domain = "Layer", OWN
-        del node.attribute[:], node.input[:]
-        node.input.extend(varying)
 
 
 @cache
