@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from importlib.util import find_spec
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -136,6 +137,23 @@ def several(model) -> None:
     model.graph.input[0].type.tensor_type.shape.dim[0].dim_value = 4
 
 
+def single(model) -> None:
+    """Let the shape of one input, 128 numbers, be in the graph in another way."""
+    import onnx
+
+    model.graph.input[0].type.tensor_type.shape.dim[0].dim_value = 1
+    (node,) = [one for one in model.graph.node if one.op_type == "Gemm"]
+    shape = onnx.numpy_helper.from_array(np.array([128, 1]), "column")
+    model.graph.initializer.append(shape)
+    first = onnx.helper.make_node("Reshape", [node.input[0], "column"], ["c"])
+    second = onnx.helper.make_node("Transpose", ["c"], ["r"], perm=[1, 0])
+    node.input[0] = "r"
+    place = [*model.graph.node].index(node)
+    model.graph.node.insert(place, second)
+    model.graph.node.insert(place, first)
+    del model.graph.value_info[:]
+
+
 def wrong(model) -> None:
     model.graph.node[0].input[0] = "nothing"
 
@@ -144,6 +162,7 @@ def wrong(model) -> None:
     ("change", "told"),
     [
         (custom, "operators of com.microsoft"),
+        (single, "takes one input at a time; export it with a batch of any size"),
         (several, "made for several inputs at once"),
         (wrong, "does not become a network of torch: .*nothing"),
     ],
