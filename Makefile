@@ -11,7 +11,7 @@ DEMO := $(VENV)/.demo
 COMMA := ,
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint browser pages bench mutants fuzz chaos degenerate soak cluster matrix dist
+.PHONY: help demo test lint browser pages bench zoo mutants fuzz chaos degenerate soak cluster matrix dist
 .PHONY: release lock audit sbom docs clean
 
 help: ## Show this list
@@ -43,6 +43,9 @@ pages: $(STAMP) browser ## Open every kind of page, wide and narrow, light and d
 
 bench: $(STAMP) ## Run all benchmarks: ratios, measured side by side
 	$(BIN)/python -m benchmarks
+
+zoo: $(STAMP) ## Cut, train, save and export over a hundred networks of others; goes on where it stopped
+	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.zoo
 
 mutants: $(STAMP) ## Count how many small faults in the core the tests notice; goes on where it stopped
 	$(BIN)/python -m benchmarks.mutants

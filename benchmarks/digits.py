@@ -23,8 +23,8 @@ from vinets.core.settings import SpeedOptions, TrainingOptions
 from vinets.data import DataSplit, digits
 from vinets.heads import VanishingHead, VanishingOptions
 from vinets.models import digits_cnn
-from vinets.runs.compare import Comparison, NetworkResult, compare_heads
-from vinets.runs.trial import Trial
+from vinets.runs.compare import BuildResult, compare_heads
+from vinets.runs.trial import TrainingFacts, Trial
 from vinets.training import train_classifier
 
 SEEDS = range(100, 105)
@@ -59,25 +59,25 @@ def trained(seed: int) -> tuple[nn.Module, DataSplit]:
     return model, data
 
 
-def compared(seed: int, folder: Path) -> list[Comparison]:
+def compared(seed: int, folder: Path) -> list[BuildResult]:
     """Compare all heads behind every cut."""
     model, data = trained(seed)
     trials = [replace(START, cut=cut, seed=seed) for cut in CUTS]
     return [
         compare_heads(
             model, data, one, folder / str(one.cut), baselines=True, device="cpu", progress=None
-        ).comparison
+        )
         for one in trials
     ]
 
 
-def gathered(runs: list[list[Comparison]]) -> list[dict[str, Any]]:
+def gathered(runs: list[list[BuildResult]]) -> list[dict[str, Any]]:
     """One row per cut and head, in points."""
-    found: dict[tuple[str, str], list[NetworkResult]] = defaultdict(list)
+    found: dict[tuple[str, str], list[TrainingFacts]] = defaultdict(list)
     for run in runs:
-        for comparison in run:
-            for network in comparison.networks:
-                found[comparison.cut, network.name].append(network)
+        for result in run:
+            for name, network in result.networks.items():
+                found[result.cut, name].append(network)
     rows = []
     for (cut, name), each in found.items():
         ours = [network.accuracy for network in found[cut, VanishingHead.label]]
@@ -100,5 +100,5 @@ def gathered(runs: list[list[Comparison]]) -> list[dict[str, Any]]:
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as folder:
         runs = [compared(seed, Path(folder) / str(seed)) for seed in SEEDS]
-    uncut = [run[0].uncut.accuracy for run in runs]
+    uncut = [run[0].timed.uncut for run in runs]
     keep("digits", gathered(runs), seeds=list(SEEDS), uncut_accuracies=uncut, trial=START.changes)

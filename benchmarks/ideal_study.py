@@ -50,8 +50,8 @@ from vinets.heads.polynomial_layer import PolynomialLayer
 from vinets.heads.products import factored_generators
 from vinets.latent.collect import Latents, collect
 from vinets.measure import machine
-from vinets.networks.build import put_behind, rival_options
-from vinets.networks.network import CutNetwork
+from vinets.networks.build import rival_options
+from vinets.networks.network import CutNetwork, put_behind
 from vinets.runs.setup import Cut, Setup, SetupFiles, wrong_answers
 from vinets.runs.trial import Trial
 from vinets.training import History, fine_tune

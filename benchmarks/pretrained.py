@@ -55,7 +55,7 @@ from vinets.networks.files import CONFIG, MODEL, WEIGHTS, read_uncut
 from vinets.networks.network import CutNetwork
 from vinets.runs.compare import UNCUT, compare_heads, head_trials
 from vinets.runs.scratch import train_into
-from vinets.runs.setup import Origin, Setup, SetupFiles
+from vinets.runs.setup import Setup, SetupFiles
 from vinets.runs.store import Store
 from vinets.runs.trial import Trial
 
@@ -146,14 +146,13 @@ def train(name: str, data: str, out: Path, seeds: int, device: str, **changes: A
 def make(name: str, data: str, weights: Path, out: Path, device: str, **changes: Any) -> None:
     """Train a cut network, put it into the package, and measure it there."""
     made, setup = NETWORKS[name], _open(name, data, weights, device)
-    trial, origin = made.trial.change(**changes), Origin(tuple(shlex.split(_command())))
     compare_heads(
         setup.model,
         setup.data,
-        trial,
+        made.trial.change(**changes),
         out / name,
         device=setup.device,
-        origin=origin,
+        command=shlex.split(_command()),
         progress=Lines(),
     )
     if changes:
@@ -191,7 +190,7 @@ def _write(folder: Path, digests: Mapping[str, str], facts: Mapping[str, Any]) -
 def _uncut(weights: Path, made: Made) -> dict[str, Any]:
     """Where the uncut network comes from: its recipe, or else a file."""
     if weights.is_dir():
-        told = read_uncut(weights).training["recipe"]
+        told = read_uncut(weights).record.notes["recipe"]
         free = {name: told[name] for name in ("seed", "recorded")}  # it is the recipe with any
         if told == as_plain(replace(RECIPES[made.recipe].recipe, **free)):
             return {"weights": None}

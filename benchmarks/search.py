@@ -37,7 +37,7 @@ from vinets.core.progress import Lines
 from vinets.core.settings import SearchOptions
 from vinets.heads import ProductsHead
 from vinets.measure import evaluate, machine
-from vinets.runs.setup import Origin, Setup
+from vinets.runs.setup import Setup
 from vinets.search import Candidate, compress, parse_budget
 from vinets.search.compress import divide
 from vinets.search.result import Attempt, SearchResult
@@ -59,7 +59,7 @@ def find(setup: Setup, given: argparse.Namespace, searching: SearchOptions, comm
         out=given.out,
         seed=given.seed,
         device=setup.device,
-        origin=Origin(tuple(command.split())),
+        command=command.split(),
         progress=Lines(),
     )
     name = f"{given.network}-{'-'.join(given.budget)}-{given.seed}.json"

@@ -26,11 +26,12 @@ from benchmarks.rivals.table import choice_table as rival_choices
 from benchmarks.search import found_table, gap_table, read_search, searches
 from benchmarks.tuning import FOLDERS, choice_table, rate_table, second_table, start_table
 from benchmarks.tuning_tables import early_table, short_table, variant_table
+from benchmarks.zoo import NAMES as ZOO_NAMES
 from vinets.core.files import read_json
 from vinets.core.plain import from_plain
 from vinets.heads import ProductsHead
 from vinets.report import Column, ExperimentResult, Row, Table, markdown
-from vinets.runs.compare import BuildResult
+from vinets.runs.compare import UNCUT, BuildResult
 from vinets.search.page import finalists_table
 
 ROOT = Path(__file__).parents[1]
@@ -51,6 +52,7 @@ PAGES = (
             "scale",
             "explain",
             "distance",
+            "zoo",
         )
     ),
     ROOT / "README.md",
@@ -430,6 +432,7 @@ ELSEWHERE = {f"elsewhere_{name}": name for name in ("fashion", "vit", "text")}
 PACKAGE = {"pretrained": networks_table, "recipes": recipes_table}  # of the package itself
 MATRIX = {"matrix"}  # versions that were tried together
 OOD = {"distance_ood"}
+ZOO = {"zoo"}  # networks of others
 CALLS = {"paper_calls"}  # a sentence on the log of `vinets reproduce`
 # Tables of `vinets reproduce`: the experiment, and which of its tables.
 PAPER: dict[str, tuple[str, str]] = {
@@ -484,8 +487,7 @@ def _shown(row: dict[str, Any]) -> dict[str, Any]:
 def render_builds(name: str) -> str:
     """Accuracy, parameters and speed of all heads behind two cuts."""
     runs = {
-        title: from_plain(BuildResult, read_json(RESULTS / f"{file}.json"), file)
-        for title, file in BUILDS[name].items()
+        title: BuildResult.read(RESULTS / f"{file}.json") for title, file in BUILDS[name].items()
     }
     columns, rows = [Column("network")], {}
     for title, run in runs.items():
@@ -494,13 +496,15 @@ def render_builds(name: str) -> str:
             Column(f"{title} parameters", f"{title}: parameters", ","),
             Column(f"{title} speed", f"{title}: images/s", ",.0f", f"{title} std"),
         ][: 2 if name.endswith("short") else 3]
-        for head in (run.comparison.uncut, *run.comparison.networks):
-            rows.setdefault(head.name, {"network": head.name}).update(
+        known = {UNCUT: (run.timed.uncut, run.timed.parameters)}
+        known |= {head: (one.accuracy, one.parameters) for head, one in run.networks.items()}
+        for head, (accuracy, parameters) in known.items():
+            rows.setdefault(head, {"network": head}).update(
                 {
-                    f"{title} accuracy": 100 * head.accuracy,
-                    f"{title} parameters": head.parameters,
-                    f"{title} speed": head.speed.mean,
-                    f"{title} std": head.speed.std,
+                    f"{title} accuracy": 100 * accuracy,
+                    f"{title} parameters": parameters,
+                    f"{title} speed": run.timed.speeds[head].mean,
+                    f"{title} std": run.timed.speeds[head].std,
                 }
             )
     marked = tuple(Row(row, marked=head == "VI-Net") for head, row in rows.items())
@@ -581,6 +585,31 @@ def render_ood(name: str) -> str:
     counts = " and ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
     more = f", mean and deviation over {counts}"
     return _with_source(ood_table(record), [record["command"]], record, more)
+
+
+def render_zoo(name: str) -> str:
+    """Networks that others wrote: where they are cut, and what a cut network was held to."""
+    record = read_json(RESULTS / f"{name}.json")
+    columns = (
+        Column("name", "network"),
+        Column("parameters", "parameters", ","),
+        Column("ends", "cuts at ends of blocks", ","),
+        Column("cuts", "cuts that all paths pass", ","),
+        Column("seconds", "found in, s", ".2f"),
+        Column("cut", "one in the middle"),
+        Column("kept", "it keeps", ","),
+        Column("network", "truncated"),
+        Column("onnx", "ONNX differs by", ".0e"),
+        Column("MiB", "peak memory, MiB", ","),
+    )
+    order = {known: k for k, known in enumerate(ZOO_NAMES)}
+    rows = []
+    for row in sorted(record["rows"], key=lambda one: order[one["name"]]):
+        problem = row.get("refused") or row.get("failed")
+        cut = f"`{row['cut']}`" if "cut" in row else ""
+        values = row | {"cut": "; ".join(filter(None, (cut, problem)))}
+        rows.append(Row({one.name: values.get(one.name) for one in columns}))
+    return _with_source(Table(name, name, columns, tuple(rows)), [record["command"]], record)
 
 
 def render_paper(name: str) -> str:
@@ -711,6 +740,7 @@ def fill(text: str) -> str:
             (MATRIX, render_matrix),
             (CALLS, render_calls),
             (OOD, render_ood),
+            (ZOO, render_zoo),
         )
         table = next((make(name) for names, make in kinds if name in names), None) or render(name)
         return f"<!-- table: {name} -->\n{table}\n<!-- end -->"

@@ -66,26 +66,40 @@ def candidates_of(
     return sorted(terms, key=lambda t: t[::-1])
 
 
-def plain_loop(
-    Z: np.ndarray, psi: float, solve: Solve, max_degree: int, border: str = "groebner"
-) -> Plain:
-    """Decide the border term by term, exactly as the algorithms are written down."""
-    m, n = Z.shape
+Decide = Callable[[np.ndarray], tuple[np.ndarray, float] | None]
+
+
+def go_through(Z: np.ndarray, max_degree: int, decide: Decide, border: str = "groebner") -> Plain:
+    """Go through the border; a term that ``decide`` gives nothing for joins the order ideal."""
     found = Plain([()])
-    columns, level, known = [np.ones(m)], [()], {()}
+    level, known = [()], {()}
     for degree in range(1, max_degree + 1):
-        candidates, level = candidates_of(level, known, n, degree, border), []
+        candidates, level = candidates_of(level, known, Z.shape[1], degree, border), []
         for u in candidates:
-            values = np.prod(Z[:, list(u)], axis=1)
-            coefficients, value = solve(np.column_stack(columns), values)
-            if value <= psi:
-                found.generators.append((u, coefficients, value))
+            generator = decide(np.prod(Z[:, list(u)], axis=1))
+            if generator is not None:
+                found.generators.append((u, *generator))
             else:
                 found.order_ideal.append(u)
                 known.add(u)
                 level.append(u)
-                columns.append(values)
     return found
+
+
+def plain_loop(
+    Z: np.ndarray, psi: float, solve: Solve, max_degree: int, border: str = "groebner"
+) -> Plain:
+    """Decide the border term by term, exactly as the algorithms are written down."""
+    columns = [np.ones(len(Z))]
+
+    def decide(values: np.ndarray) -> tuple[np.ndarray, float] | None:
+        coefficients, value = solve(np.column_stack(columns), values)
+        if value <= psi:
+            return coefficients, value
+        columns.append(values)
+        return None
+
+    return go_through(Z, max_degree, decide, border)
 
 
 def gram_loop(
@@ -96,32 +110,28 @@ def gram_loop(
     Still one LAPACK call per border term: ``eigh`` of the bordered matrix, or a Cholesky solve.
     Without ``vectors`` the unit rule computes eigenvalues alone, and no coefficients.
     """
-    m, n = Z.shape
-    found = Plain([()])
-    rows, gram, level, known = np.ones((1, m)), np.ones((1, 1)), [()], {()}
-    for degree in range(1, max_degree + 1):
-        candidates, level = candidates_of(level, known, n, degree, "groebner"), []
-        for u in candidates:
-            values = np.prod(Z[:, list(u)], axis=1)
-            b, beta = rows @ values / m, values @ values / m
-            full = np.block([[gram, b[:, None]], [b[None], np.array([[beta]])]])
-            if unit and not vectors:
-                smallest = scipy.linalg.eigh(full, eigvals_only=True, subset_by_index=[0, 0])
-                coefficients, value = np.zeros(0), float(smallest[0])
-            elif unit:
-                eigen, found_vectors = scipy.linalg.eigh(full, subset_by_index=[0, 0])
-                coefficients, value = found_vectors[:, 0], float(eigen[0])
-            else:
-                c = -scipy.linalg.solve(gram, b, assume_a="pos")
-                coefficients, value = np.append(c, 1.0), float(beta + b @ c)
-            if value <= psi:
-                found.generators.append((u, coefficients, value))
-            else:
-                found.order_ideal.append(u)
-                known.add(u)
-                level.append(u)
-                rows, gram = np.vstack([rows, values]), full
-    return found
+    m = len(Z)
+    rows, gram = np.ones((1, m)), np.ones((1, 1))
+
+    def decide(values: np.ndarray) -> tuple[np.ndarray, float] | None:
+        nonlocal rows, gram
+        b, beta = rows @ values / m, values @ values / m
+        full = np.block([[gram, b[:, None]], [b[None], np.array([[beta]])]])
+        if unit and not vectors:
+            smallest = scipy.linalg.eigh(full, eigvals_only=True, subset_by_index=[0, 0])
+            coefficients, value = np.zeros(0), float(smallest[0])
+        elif unit:
+            eigen, found_vectors = scipy.linalg.eigh(full, subset_by_index=[0, 0])
+            coefficients, value = found_vectors[:, 0], float(eigen[0])
+        else:
+            c = -scipy.linalg.solve(gram, b, assume_a="pos")
+            coefficients, value = np.append(c, 1.0), float(beta + b @ c)
+        if value <= psi:
+            return coefficients, value
+        rows, gram = np.vstack([rows, values]), full
+        return None
+
+    return go_through(Z, max_degree, decide)
 
 
 def blended_pairwise(
@@ -268,31 +278,26 @@ def boosted_loop(Z: np.ndarray, psi: float, max_degree: int, tau: float = 1000.0
     where a polynomial vanishes, blended pairwise conditional gradients start from a vertex, and
     their coefficients count if they vanish, too ("weak inverse Hessian boosting").
     """
-    m, n = Z.shape
-    found = Plain([()])
+    m = len(Z)
     rows, gram, inverse = np.ones((1, m)), np.ones((1, 1)), np.ones((1, 1))
-    level, known = [()], {()}
-    for degree in range(1, max_degree + 1):
-        candidates, level = candidates_of(level, known, n, degree, "groebner"), []
-        for u in candidates:
-            values = np.prod(Z[:, list(u)], axis=1)
-            b, beta = rows @ values / m, float(values @ values / m)
-            along = inverse @ b
-            value = beta - float(b @ along)
-            if value <= psi:
-                c, sparse_value = blended_pairwise(gram, b, beta, tau - 1, psi)
-                if sparse_value > psi:
-                    c, sparse_value = -along, value
-                found.generators.append((u, np.append(c, 1.0), sparse_value))
-                continue
-            edge = np.append(-along, 1.0)
-            inverse = np.pad(inverse, (0, 1)) + np.outer(edge, edge) / value
-            gram = np.block([[gram, b[:, None]], [b[None], np.array([[beta]])]])
-            rows = np.vstack([rows, values])
-            found.order_ideal.append(u)
-            known.add(u)
-            level.append(u)
-    return found
+
+    def decide(values: np.ndarray) -> tuple[np.ndarray, float] | None:
+        nonlocal rows, gram, inverse
+        b, beta = rows @ values / m, float(values @ values / m)
+        along = inverse @ b
+        value = beta - float(b @ along)
+        if value <= psi:
+            c, sparse_value = blended_pairwise(gram, b, beta, tau - 1, psi)
+            if sparse_value > psi:
+                c, sparse_value = -along, value
+            return np.append(c, 1.0), sparse_value
+        edge = np.append(-along, 1.0)
+        inverse = np.pad(inverse, (0, 1)) + np.outer(edge, edge) / value
+        gram = np.block([[gram, b[:, None]], [b[None], np.array([[beta]])]])
+        rows = np.vstack([rows, values])
+        return None
+
+    return go_through(Z, max_degree, decide)
 
 
 def decide_in_turn(

@@ -15,10 +15,10 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1] / "src" / "vinets"
 CEILINGS = {
-    "lines": 40_620,
-    "files": 201,
-    "private functions that are called once": 161,
-    "dataclasses": 205,
+    "lines": 37_210,
+    "files": 190,
+    "private functions that are called once": 133,
+    "dataclasses": 187,
     "classes named by a gerund or participle alone": 3,
     "global statements": 1,
     "comments that begin with 'of'": 0,

@@ -128,13 +128,10 @@ def test_a_network_is_added_by_its_folder_alone(copied):
     assert CutNetwork.from_pretrained("vinets/digits-cnn-more").record.cut == "relu1"
 
 
-def test_an_old_name_is_told_with_the_new_one():
+def test_an_old_name_is_told_with_the_new_one_and_products_are_no_vi_net():
     assert set(pretrained.RENAMED.values()) <= set(NAMES)
     for old, new in pretrained.RENAMED.items():
         with pytest.raises(FileNotFoundError, match=rf"{old} is called {new} since vinets 0.3"):
             open_network(old)
-
-
-def test_products_are_no_vi_net():
     with pytest.raises(ValueError, match="head of kind 'products', no VINet"):
         VINet.from_pretrained(DIGITS)

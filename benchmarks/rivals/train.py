@@ -99,7 +99,7 @@ def run(rivals: Sequence[Rival], call: Call) -> int:
     given = sorted({one.given for one in rivals})
     # results of other weights or data in the folder are refused before any work is done
     opened = {name: call.files[name].open(name, torch.device("cpu")) for name in given}
-    Store(call.folder).reserve({}, {name: setup.identity for name, setup in opened.items()})
+    Store(call.folder).claim([], {name: setup.identity for name, setup in opened.items()})
     del opened
     print(f"{len(wanted)} of {len(set(rivals))} rivals to do", flush=True)
     context = multiprocessing.get_context("spawn")  # CUDA does not survive a fork

@@ -87,11 +87,8 @@ class VanishingIdealClassifier(ClassifierMixin, BaseEstimator):
         n_jobs: int | None = None,
         device: Any = "cpu",
     ) -> None:
-        self.estimator = estimator
-        self.classifier = classifier
-        self.scale = scale
-        self.n_jobs = n_jobs
-        self.device = device
+        self.estimator, self.classifier, self.scale = estimator, classifier, scale
+        self.n_jobs, self.device = n_jobs, device
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters; those of the default estimator, such as ``estimator__psi``, too."""

@@ -118,14 +118,6 @@ def test_too_many_monomials_are_refused_and_named_by_number(monkeypatch):
     assert len(random_set(0).expanded) == 4
 
 
-def test_saved_sets_come_back_bitwise(tmp_path, random):
-    p = random_set(4)
-    p.save(tmp_path / "p")
-    back = CompositionSet.load(tmp_path / "p")
-    points = random.uniform(-1, 1, size=(5, 2))
-    assert np.array_equal(back.evaluate(points), p.evaluate(points))
-
-
 def changed(level, **fields):
     """A file's worth of tensors with one level replaced."""
     levels = list(random_set(0).levels)

@@ -33,7 +33,7 @@ def test_rows_stored_in_any_precision_are_decided_as_the_rows_they_round_to(dtyp
     rows += random.choice([0, 0.05], size=(25, 1)) * random.normal(size=rows.shape) / m**0.5
     constant = torch.full((1, m), m**-0.5, dtype=dtype)
     stored = torch.from_numpy(rows).to(dtype)
-    factor = GramFactor(constant, shift=psi if unit else 0.0, threshold=0.0 if unit else psi)
+    factor = GramFactor(constant, psi=psi, unit=unit)
     assert factor.rows.dtype == dtype and factor.lower.dtype == torch.float64
     block = factor.decide(stored[None], torch.ones(1, 25, dtype=torch.bool), 6)
     wanted, accepted = decide_in_turn(
@@ -119,7 +119,7 @@ def test_candidates_that_were_not_chosen_are_not_eliminated(random):
 def test_a_forced_term_is_dependent_by_its_own_size(scale, random):
     """What rounding leaves of a term in the span is none, whether the term is small or large."""
     m = 60
-    factor = GramFactor(torch.full((1, m), m**-0.5, dtype=torch.float64), shift=0.0, threshold=0.1)
+    factor = GramFactor(torch.full((1, m), m**-0.5, dtype=torch.float64), psi=0.1, unit=False)
     first = torch.from_numpy(random.normal(size=m)) * scale / m**0.5
     factor.force(first)
     factor.force(0.3 * first - 0.7 * scale * factor.rows[0, 0])

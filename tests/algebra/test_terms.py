@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vinets.algebra.terms import TermSet, locate_rows, row_codes
+from vinets.algebra.terms import TermSet, first_border, locate_rows, next_border
 
 exponent_tables = st.integers(1, 5).flatmap(
     lambda n: st.lists(st.lists(st.integers(0, 4), min_size=n, max_size=n), min_size=1, max_size=12)
@@ -56,15 +56,8 @@ def test_names_read_like_algebra():
 
 @pytest.mark.parametrize("bad", [[[1, 0], [0, 0]], [[-1, 0]], [0, 1]])
 def test_tables_that_are_not_terms_are_refused(bad):
-    with pytest.raises(ValueError, match="exponents must be"):
+    with pytest.raises(ValueError, match="'exponents' parameter of TermSet must be"):
         TermSet.from_exponents(bad)
-
-
-def test_equal_rows_get_equal_codes_across_tables():
-    tables = [np.array(t, dtype=np.int64).reshape(-1, 2) for t in ([[0, 1], [1, 1]], [], [[1, 1]])]
-    first, second, third = row_codes(*tables, base=2)
-    assert (len(first), len(second), len(third)) == (2, 0, 1)
-    assert first[1] == third[0] and first[0] != first[1]
 
 
 @pytest.mark.parametrize("row", [[1, 0], [2, 1], [-1, 0], [0, 3], [-1, -1]])
@@ -80,3 +73,28 @@ def test_empty_blocks_at_the_end_are_left_out():
     assert len(TermSet.of_blocks(2, blocks).blocks) == 1
     blocks[1] = np.array([[1]])
     assert [len(b) for b in TermSet.of_blocks(2, blocks).blocks] == [0, 1]
+
+
+def definition(accepted, known, n, degree, kind):
+    products = {tuple(sorted((*t, i))) for t in accepted for i in range(n)}
+    if kind == "groebner":
+        products = {u for u in products if all(u[:j] + u[j + 1 :] in known for j in range(degree))}
+    return sorted(products, key=lambda term: term[::-1])
+
+
+@pytest.mark.parametrize("kind", ["groebner", "full"])
+@given(n=st.integers(1, 5), seed=st.integers(0, 10_000), share=st.floats(0.2, 1.0))
+def test_border_is_its_definition_in_term_order(kind, n, seed, share):
+    random = np.random.default_rng(seed)
+    level, known, below = first_border(n), {()}, [()]
+    for degree in range(1, 5):
+        rows = [tuple(r) for r in level.rows.tolist()]
+        assert rows == definition(below, known, n, degree, kind)
+        for row, parent, variable in zip(rows, level.parent, level.variable, strict=True):
+            assert tuple(sorted((*below[parent], int(variable)))) == row
+        level = level.take(np.flatnonzero(random.random(len(level)) < share))
+        below = [tuple(r) for r in level.rows.tolist()]
+        known |= set(below)
+        if not below:
+            break
+        level = next_border(level, n, kind)

@@ -120,7 +120,7 @@ def test_the_uncut_network_is_measured_where_it_lies(elsewhere, monkeypatch):
         maker.NETWORKS["digits-cnn-products"].trial,
         out,
         device="cpu",
-        origin=maker.Origin(("a", "command")),
+        command=("a", "command"),
         progress=None,
     )
     move = torch.nn.Module._apply

@@ -1,4 +1,4 @@
-"""Plans of joint tuning run by name, into the stores that are committed, and once."""
+"""Plans of joint tuning run by name, into the stores that are committed; tables show them."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ import pytest
 import torch
 
 from benchmarks import tuning
+from benchmarks.tuning_tables import early_table, variant_table
 from vinets.models import digits_cnn, save_weights
-from vinets.runs.store import Store
-from vinets.runs.trial import Trial
+from vinets.runs.store import Store, TrialRecord
+from vinets.runs.trial import TrainingFacts, Trial, TrialResult
 
 COMPLETE = ("choices", "digits", "early", "rates", "variants")
 
@@ -41,3 +42,50 @@ def test_a_plan_is_carried_out_once(tmp_path, monkeypatch, capsys):
     assert Store(out).missing(trials) == [] and "2 trials" in capsys.readouterr().out
     monkeypatch.setattr("vinets.runs.run.TASKS", {})  # nothing is repeated
     assert tuning.main(words) == 0
+
+
+CUT = ("resnet18", "layer1.1.bn2")
+ACCURACY = {"linear": 0.8, "products": 0.9}
+
+
+def write(folder, trials, shift=0.0):
+    for trial in trials:
+        accuracy = ACCURACY[trial.head] + trial.seed / 100 + shift
+        facts = TrainingFacts(accuracy, 0.93, 0.9, 0.1, {"backbone": 9, "head": 3}, 12.0)
+        Store(folder).write(TrialRecord(trial, TrialResult(training=facts), {"torch": "T"}))
+
+
+def planned():
+    heads = [trial for trial in tuning.early() if (trial.network, trial.cut) == CUT]
+    return [trial for trial in heads if trial.head in ACCURACY]
+
+
+def test_a_head_is_shown_at_the_rate_that_is_planned(tmp_path, monkeypatch):
+    monkeypatch.delitem(tuning.RATES, (CUT[0], "linear"))
+    write(tmp_path, planned())
+    monkeypatch.setitem(tuning.RATES, (CUT[0], "linear"), 0.03)
+    write(tmp_path, planned(), shift=0.05)
+    rows = {row.values["head"]: row.values for row in early_table(tmp_path)[0].rows}
+    assert set(rows) == {"linear, flat", "product head"}
+    linear = rows["linear, flat"]
+    assert linear["rate"] == 0.03 and linear["accuracy"] == pytest.approx(86)
+    monkeypatch.delitem(tuning.RATES, (CUT[0], "linear"))
+    rows = {row.values["head"]: row.values for row in early_table(tmp_path)[0].rows}
+    linear = rows["linear, flat"]
+    assert linear["rate"] == 0.1 and linear["accuracy"] == pytest.approx(81)
+
+
+def test_leads_and_their_deviations_are_those_of_the_seeds(tmp_path):
+    write(tmp_path, planned())
+    rows = {row.values["head"]: row.values for row in early_table(tmp_path)[0].rows}
+    assert rows["linear, flat"]["behind"] == pytest.approx(10)
+    assert rows["linear, flat"]["joint"] == pytest.approx(2**0.5)  # each deviates by 1
+    assert rows["product head"]["delta"] == pytest.approx(91 - 93)
+    assert "behind" not in rows["product head"]
+
+
+def test_variants_stand_beside_the_papers(tmp_path):
+    write(tmp_path, [t for t in tuning.variants() if t.network == "resnet18"])
+    rows = {row.values["network"]: row for row in variant_table(tmp_path)[0].rows}
+    assert len(rows) == 4 and rows["VI-Net18-Tiny"].paper["delta"] == pytest.approx(88.62 - 92.89)
+    assert rows["VI-Net18-Tiny"].values["accuracy"] == pytest.approx(91)

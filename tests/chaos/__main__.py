@@ -17,13 +17,8 @@ parser.add_argument("--way", action="append", default=[], choices=[*WAYS], help=
 
 if __name__ == "__main__":
     given = parser.parse_args()
-    report = run(
-        given.seed,
-        given.trials,
-        given.kills,
-        tuple(given.command),
-        tuple(given.way) or tuple(WAYS),
-        say=partial(print, flush=True),
-    )
+    commands, ways = tuple(given.command), tuple(given.way) or tuple(WAYS)
+    say = partial(print, flush=True)
+    report = run(given.seed, given.trials, given.kills, commands, ways, say)
     print(report)
     sys.exit(bool(report.failures))

@@ -13,10 +13,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
+from typing import NamedTuple
 
 import torch
 
-from chaos.commands import BASE, COMMANDS, Command
 from chaos.compare import differences
 from chaos.process import Process, kill, start
 
@@ -24,33 +24,50 @@ MAX_SECONDS = 180.0  # until a command counts as hanging
 LINGER_SECONDS = 60.0  # that processes may outlive the one that started them; they may just import
 LARGE_DISK = 256  # megabytes
 
+BUILD = (
+    "--data digits --cut relu3 --per-class 40 --components 8 --keep 4 "
+    "--monomials 32 --max-degree 2 --epochs 2 --seconds 0.01 --repeats 2 --batch 16 "
+    "--baselines --views 1"
+)
+COMPRESS = "--data digits --budget params=30% --limit 300 --cuts 1 --epochs 2 --no-int8"
+PAPER = "fig-monomials table-choices --on digits --quick --seeds 1 --json"
+
+
+class Command(NamedTuple):
+    """One command line; it writes into ``out``, below the folder where it is run."""
+
+    name: str
+    line: str
+    share: float = 1.0  # of the trials
+
+
+COMMANDS = (
+    Command("train", "train --model digits_cnn --data digits --epochs 4"),
+    Command("build", f"build base {BUILD}"),
+    Command("compress", f"compress base {COMPRESS}"),
+    Command("reproduce", f"reproduce {PAPER}", 0.5),
+    Command("reproduce, 2 jobs", f"reproduce {PAPER} --jobs 2", 0.7),
+)
+BASE = Command("base", "train --model digits_cnn --data digits --epochs 1")
+
 
 @dataclass
 class Report:
     """What came of a number of trials."""
 
     seed: int
-    trials: Counter[str] = field(default_factory=Counter)
+    trials: Counter[str] = field(default_factory=Counter)  # by command and way
     kills: Counter[str] = field(default_factory=Counter)  # by what was killed
-    full: int = 0  # commands that found no room and said so
-    refused: int = 0  # second writers
-    workers: int = 0  # processes that were running when their parent was killed
-    outlived: float = 0.0  # seconds, at most
+    others: Counter[str] = field(default_factory=Counter)  # full disks, second writers, workers
+    outlived: float = 0.0  # seconds that workers outlived the program, at most
     failures: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
-        kinds = ", ".join(f"{count} {name}" for name, count in sorted(self.trials.items()))
-        killed = ", ".join(f"{count} of {name}" for name, count in sorted(self.kills.items()))
-        return "\n".join(
-            [
-                f"seed {self.seed}: {self.trials.total()} trials ({kinds})",
-                f"{self.kills.total()} kills ({killed or 'none'}), {self.full} full disks, "
-                f"{self.refused} second writers refused",
-                f"{self.workers} workers lost their parent and outlived it by at most "
-                f"{self.outlived:.2f} s; {len(self.failures)} failures",
-                *self.failures,
-            ]
-        )
+        lines = [f"seed {self.seed}: {self.trials.total()} trials, {self.kills.total()} kills"]
+        for counts in (self.trials, self.kills, self.others):
+            lines.append("  " + ", ".join(f"{n} {what}" for what, n in sorted(counts.items())))
+        lines.append(f"outlived by at most {self.outlived:.2f} s; {len(self.failures)} failures")
+        return "\n".join([*lines, *self.failures])
 
 
 class Fault(Exception):
@@ -66,9 +83,8 @@ class Bench:
     command: Command = BASE
     took: dict[str, float] = field(default_factory=dict)  # seconds of undisturbed runs
 
-    @property
-    def folder(self) -> Path:
-        return self.top / "trial"
+    def __post_init__(self) -> None:
+        self.folder = self.top / "trial"
 
     @property
     def reference(self) -> Path:
@@ -92,7 +108,8 @@ class Bench:
             (self.folder / "base").symlink_to(self.top / "base")
 
     def start(self, *words: str, log: str = "log", room: int | None = None) -> Process:
-        return start([*self.command.words, *words], self.folder, self.folder / log, room)
+        line = ["vinets", *self.command.line.split(), "--out", "out", "--device", "cpu", "--quiet"]
+        return start([*line, *words], self.folder, self.folder / log, room)
 
     def finish(
         self, process: Process | None = None, codes: tuple[int, ...] = (0,), *, clean: bool = True
@@ -154,8 +171,8 @@ def killed(bench: Bench, random: Random) -> None:
         if way == "group":
             process.kill_all()
         else:
-            kill(process.pid)
-            bench.report.workers += len(others)
+            kill(process.child.pid)
+            bench.report.others["workers without a parent"] += len(others)
         bench.report.kills[f"{name} ({'group' if way == 'group' else 'program'})"] += 1
         process.wait(LINGER_SECONDS)
         bench.wait_for_others(process)
@@ -173,7 +190,7 @@ def full(bench: Bench, random: Random) -> None:
             lines = process.output.strip().splitlines()
             if len(lines) != 1 or "could not be written" not in lines[0]:
                 raise Fault(f"no sentence about the full disk: {process.output[-800:]}")
-            bench.report.full += 1
+            bench.report.others["full disks"] += 1
         enlarge()
         bench.finish()
         bench.compare()
@@ -207,17 +224,14 @@ def doubled(bench: Bench, random: Random) -> None:
     for one in (first, second):
         if one.code and "Another process is writing into" not in one.output:
             raise Fault(f"refused, but not for the other writer: {one.output[-500:]}")
-    bench.report.refused += sum(map(bool, codes))
+    bench.report.others["second writers refused"] += sum(map(bool, codes))
     if all(codes):
         raise Fault("both writers are refused")
     bench.compare()
 
 
-WAYS: dict[str, tuple[Callable[[Bench, Random], None], float]] = {
-    "killed": (killed, 0.7),
-    "full disk": (full, 0.18),
-    "two writers": (doubled, 0.12),
-}
+# What is done to a command, by name, and its share of the trials.
+WAYS = {"killed": (killed, 0.7), "full disk": (full, 0.18), "two writers": (doubled, 0.12)}
 
 
 def run(

@@ -16,7 +16,7 @@ def test_a_disturbed_training_ends_as_if_nothing_had_happened():
     report = run(seed=9, trials=3, only=("train",))  # killed, no room, two writers
     print(report)
     assert not report.failures, str(report)
-    assert report.kills.total() >= 1 and report.full == 1
+    assert report.kills.total() >= 1 and report.others["full disks"] == 1
 
 
 def test_folders_that_differ_are_told_apart(tmp_path):

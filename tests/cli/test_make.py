@@ -112,7 +112,7 @@ POOL = ["--data", "digits", "--cut", "pool", *QUICK]
 
 
 def read(folder) -> BuildResult:
-    return from_plain(BuildResult, json.loads((folder / "results.json").read_text()))
+    return BuildResult.read(folder / "results.json")
 
 
 def settings(folder) -> Trial:
@@ -134,24 +134,23 @@ def results(vinet) -> BuildResult:
 def test_the_results_have_what_they_promise(base, results):
     assert results.command[0] == "vinets" and results.machine["torch"]
     assert (results.data, results.seed) == ("digits", 0)
-    found = results.comparison
-    names = [network.name for network in found.networks]
+    names = [*results.networks]
     assert names[0] == "VI-Net" and set(names) >= BASELINES
-    for network in found.networks:
-        assert network.speed.mean > 0 and network.seconds_train > 0
+    for name, network in results.networks.items():
+        assert results.timed.speeds[name].mean > 0 and network.seconds > 0
         assert len(network.history.epochs) == 2 and network.history.best in (1, 2)
-        assert network.accuracy == pytest.approx(1 - len(network.wrong[0]) / 449)
-    assert all(network.seconds_build > 0 for network in found.networks)
-    assert (found.cut, found.shape) == ("relu3", (64, 16))
-    assert found.build.generators_kept == 40
+        assert network.accuracy == pytest.approx(1 - len(network.wrong) / 449)
+        assert sum(network.build.seconds.values()) > 0
+    assert (results.cut, results.shape) == ("relu3", (64, 16))
+    assert results.first.build.generators_kept == 40
     trained = json.loads((base / "network.json").read_text())["training"]["test"]
-    assert found.uncut.accuracy == pytest.approx(trained["accuracy"])
-    assert found.uncut.parameters == 103_466
+    assert results.timed.uncut == pytest.approx(trained["accuracy"])
+    assert results.timed.parameters == 103_466
 
 
 def test_the_saved_networks_are_as_accurate_and_as_large_as_the_table_says(vinet, results):
     folders = {"VI-Net": vinet, "MLP": vinet / "baselines" / "mlp"}
-    found = {network.name: network for network in results.comparison.networks}
+    found = results.networks
     for name, folder in folders.items():
         network = CutNetwork.from_pretrained(folder)
         assert accuracy(network) == pytest.approx(found[name].accuracy)
@@ -161,7 +160,7 @@ def test_the_saved_networks_are_as_accurate_and_as_large_as_the_table_says(vinet
     ours = found["VI-Net"]
     kept = json.loads((vinet / "config.json").read_text())["record"]["notes"]["accuracy"]
     assert kept == ours.accuracy
-    assert ours.parts == results.comparison.build.parts
+    assert ours.parts == ours.build.parts
     assert ours.parameters_head == ours.parameters - ours.parts["backbone"]
 
 
@@ -173,7 +172,7 @@ def test_the_same_command_goes_on_and_other_settings_are_refused(
     assert done.code == 0
     for name in ["uncut", "VI-Net", *BASELINES]:
         assert f"\n{name} " in done.out
-    assert read(vinet).comparison == results.comparison  # seconds and speed included
+    assert read(vinet).networks == results.networks  # seconds and speed included
     assert "differ in psi." in refused(*words, "--psi", 0.05)
 
 
@@ -182,9 +181,9 @@ def test_equal_seeds_give_equal_networks_with_the_program_and_without(
 ):
     out = tmp_path / "program"
     done = call("build", base, "--out", out, *build_options, "--views", 1, "--json", "-q")
-    (ours,) = from_plain(BuildResult, done.json()).comparison.networks
+    ours = from_plain(BuildResult, done.json()).first
     assert done.err == ""
-    assert ours.wrong == results.comparison.networks[0].wrong
+    assert ours.wrong == results.first.wrong
     ours, theirs = (VINet.from_pretrained(f).state_dict() for f in (out, vinet))
     assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
     opened, split = open_with_data(base, "digits")
@@ -193,8 +192,8 @@ def test_equal_seeds_give_equal_networks_with_the_program_and_without(
     trial = Trial.of("vanishing", cut="relu3", **(SIZES["digits_cnn"] | sizes))
     trial = trial.change(epochs=2, views=1, batch=16, repeats=1, seconds=0.0)
     found = compare_heads(opened.network, split, trial, tmp_path / "library", device="cpu")
-    assert found.comparison.networks[0].wrong == results.comparison.networks[0].wrong
-    assert read(tmp_path / "library").comparison == found.comparison
+    assert found.first.wrong == results.first.wrong
+    assert read(tmp_path / "library").networks == found.networks
 
 
 def test_options_reach_the_library(call, base, build_options, tmp_path):
@@ -202,9 +201,9 @@ def test_options_reach_the_library(call, base, build_options, tmp_path):
     training = ["--distill", 0.5, "--temperature", 3, "--clip", 1, "--schedule", "constant"]
     options = [*build_options, *more, *training, "--keep", "all", "--cut", "50%", "--seed", 5]
     result = call("build", base, "--out", tmp_path, *options, "--json").json()
-    found = from_plain(BuildResult, result).comparison
-    assert (found.build.head, found.cut, result["seed"]) == ("local", "pool", 5)
-    recipe = found.networks[0].history.recipe
+    found = from_plain(BuildResult, result)
+    assert (found.first.build.head, found.cut, result["seed"]) == ("local", "pool", 5)
+    recipe = found.first.history.recipe
     assert (recipe.distill, recipe.temperature, recipe.clip) == (0.5, 3, 1)
     assert (recipe.schedule, recipe.seed) == ("constant", 5)
     kept = settings(tmp_path)
@@ -245,7 +244,7 @@ def test_products_bring_their_recipe_and_give_way_to_options(call, base, tmp_pat
 def test_closed_forms_need_no_epochs(call, base, tmp_path):
     command = ["build", base, "--data", "digits", "--cut", "pool", "--repeats", 1, "--seconds", 0]
     found = call(*command, "--head", "closed", "--out", tmp_path / "out", "--json", "-q")
-    (ours,) = from_plain(BuildResult, found.json()).comparison.networks
+    ours = from_plain(BuildResult, found.json()).first
     assert ours.accuracy > 0.93 and [one.epoch for one in ours.history.epochs] == [0]
     assert "closed form:" in call(*command, "--head", "closed", "--out", tmp_path / "out").err
     net = CutNetwork.from_pretrained(tmp_path / "out")
@@ -253,23 +252,21 @@ def test_closed_forms_need_no_epochs(call, base, tmp_path):
 
 
 def test_heads_of_one_size_are_compared(call, base, products, tmp_path):
-    found = read(products).comparison
-    sizes = {one.name: one.parameters_head for one in found.networks}
+    found = read(products)
+    sizes = {name: one.parameters_head for name, one in found.networks.items()}
     assert next(iter(sizes)) == "product head" and "linear, pooled" in sizes
     assert 7600 < sizes["product head"] <= 8000
     assert 7600 < sizes["local ReLU units"] <= 8000 >= sizes["SimKD"]
     assert "random monomials" not in sizes  # no polynomials were found that these could control
     net = CutNetwork.from_pretrained(products)
     assert net.record.notes["tuned"] == "backbone" and net.head.factors == 3
-    ours = found.networks[0]
-    assert accuracy(net) == pytest.approx(ours.accuracy)
+    assert accuracy(net) == pytest.approx(found.first.accuracy)
     uncut = open_with_data(base, "digits")[0].network  # which is as it was
-    assert accuracy(uncut) == pytest.approx(found.uncut.accuracy)
+    assert accuracy(uncut) == pytest.approx(found.timed.uncut)
     made = {}
     for head in ("vanishing", "mlp"):  # one is as large as the other
         result = call("build", base, *POOL, "--head", head, "--out", tmp_path / head, "--json")
-        (network,) = from_plain(BuildResult, result.json()).comparison.networks
-        made[head] = network.parameters
+        made[head] = from_plain(BuildResult, result.json()).first.parameters
     assert 0.9 * made["vanishing"] < made["mlp"] <= made["vanishing"]
 
 
@@ -277,9 +274,12 @@ def test_a_vector_takes_products_and_what_stands_beside_them(call, base, tmp_pat
     words = ["--data", "digits", "--cut", "avgpool", *QUICK, "--baselines", "--parameters", 4000]
     done = call("build", base, *words, "--head", "products", "--out", tmp_path)
     assert done.code == 0, done.err
-    found = read(tmp_path).comparison
-    names = {network.name for network in found.networks}
-    assert found.shape[1] == 1 and names >= {"product head", "MLP", "local ReLU units"}
+    found = read(tmp_path)
+    assert found.shape[1] == 1 and found.networks.keys() >= {
+        "product head",
+        "MLP",
+        "local ReLU units",
+    }
 
 
 def test_a_network_in_half_precision_answers_as_it_did(base, call, tmp_path):
@@ -332,12 +332,12 @@ def test_a_command_makes_the_same_network_again(call, found, head):
     program, *words = one["command"]
     assert program == "vinets" and words[words.index("--head") + 1] == head
     result = call(*words, "--quiet", "--json", "--seconds", 0.01).json()
-    (network,) = result["comparison"]["networks"]
+    (network,) = result["networks"].values()
     assert sum(network["parts"].values()) == one["cost"]["parameters"]
     # it is tested on both halves, the one to choose by and the other
     halves = found["validation"], found["tested"]
     right = one["accuracies"]["1"] * halves[0] + one["test"] * halves[1]
-    assert network["accuracies"][0] * sum(halves) == pytest.approx(right)
+    assert network["accuracy"] * sum(halves) == pytest.approx(right)
     assert right > 0.3 * sum(halves)  # chance would be no evidence
 
 

@@ -33,7 +33,7 @@ def test_a_file_is_cut_built_saved_and_opened_again(net, base, call, refused, tm
     made, options = tmp_path / "made", ["--cut", cut["name"], "--head", "products"]
     done = call("build", net, "--data", "digits", *options, "--epochs", 1, "--out", made, "--json")
     uncut = call("evaluate", base, "--data", "digits", "--json").json()["accuracy"]
-    assert done.json()["comparison"]["uncut"]["accuracies"][0] == pytest.approx(uncut, abs=1e-3)
+    assert done.json()["timed"]["uncut"] == pytest.approx(uncut, abs=1e-3)
     files._named.clear()
     assert "FOLDER@net.onnx for the folder" in refused("evaluate", made, "--data", "digits")
     renamed = tmp_path / "renamed.onnx"

@@ -8,9 +8,9 @@ import pytest
 
 from vinets.core.files import read_json
 from vinets.data import load_data
-from vinets.models import create_model, save_weights
+from vinets.models import create_model, normalisation_of, save_weights
 from vinets.models.libraries.timm import import_timm
-from vinets.runs.open import ImageOptions, open_with_data
+from vinets.runs.open import open_with_data
 
 WRONG = ["--mean", "0.999", "--std", "0.001"]
 
@@ -62,7 +62,7 @@ def test_a_timm_network_is_given_images_as_timm_has_it(call, colours, tmp_path, 
     mean, std = model.pretrained_cfg["mean"], model.pretrained_cfg["std"]
     split = open_with_data(name, colours, weights=weights)[1]
     assert (split.test.preprocessing.mean, split.test.preprocessing.std) == (mean, std)
-    split = open_with_data(name, colours, weights=weights, images=ImageOptions(mean=(0.5,)))[1]
+    split = open_with_data(name, colours, weights=weights, mean=(0.5,))[1]
     assert (split.train.preprocessing.mean, split.train.preprocessing.std) == ((0.5,) * 3, std)
     # it stays with what is made of the network
     cut = ["--data", colours, "--cut", "blocks.1.0"]
@@ -79,14 +79,12 @@ def test_a_timm_network_is_given_images_as_timm_has_it(call, colours, tmp_path, 
 
 def test_a_processor_beside_the_weights_tells_how_images_are_normalised(colours, tmp_path):
     pytest.importorskip("transformers")
-    from vinets.models.libraries.transformers import Transformers
-
+    spec, weights = "hf:BertModel", tmp_path / "model.safetensors"
     told = {"image_mean": [0.1, 0.2, 0.3], "image_std": [0.4, 0.5, 0.6]}
     (tmp_path / "preprocessor_config.json").write_text(json.dumps(told))
-    found = Transformers().normalisation(None, tmp_path / "model.safetensors")
-    assert found == ((0.1, 0.2, 0.3), (0.4, 0.5, 0.6))
+    assert normalisation_of(spec, None, weights) == ((0.1, 0.2, 0.3), (0.4, 0.5, 0.6))
     (tmp_path / "preprocessor_config.json").write_text(json.dumps({"image_mean": "x"}))
-    assert Transformers().normalisation(None, tmp_path / "model.safetensors") is None
+    assert normalisation_of(spec, None, weights) is None
 
 
 def test_training_keeps_what_it_was_normalised_by(call, tmp_path):
@@ -106,6 +104,5 @@ def test_folders_of_images_are_mirrored_only_if_asked(colours):
         ({"crop": 0.0}, (0, False)),
         ({"crop": 0.25, "flip": True}, (8, True)),
     ):
-        images = ImageOptions(**given)
-        train = open_with_data("resnet20", colours, weights=save, images=images)[1].train
+        train = open_with_data("resnet20", colours, weights=save, **given)[1].train
         assert (train.augmentation.padding, train.augmentation.flip) == expected

@@ -75,7 +75,7 @@ REFUSED = [
     (f"theory {{base}} {SHAPE} {DIGITS}", "--shape or --data"),
     ("theory {base} --cut fc -q", "before its last layer"),
     ("theory {d}/other --vinet {vinet} -q", "another network than"),
-    (f"{TRAIN} --model digits_cn {DIGITS}", "nearest names are digits_cnn"),
+    (f"{TRAIN} --model digits_cn {DIGITS}", "Did you mean 'digits_cnn'?"),
     (f"{TRAIN} --model text_transformer {DIGITS}", "does not take inputs of shape (1, 8, 8)"),
     (f"{TRAIN} --model digits_cnn --data cifar9", "'cifar10:DIR'"),
     (f"{TRAIN} --model digits_cnn --data imags", "There is no such file or folder."),
@@ -120,7 +120,8 @@ def places(call, base, vinet, products, pictures, tmp_path_factory):
     (d / "empty").mkdir()
     (d / "bad.png").write_bytes(b"no image")
     shutil.copy(pictures / "3" / "digit.png", d)
-    write_uncut(d / "blind", replace(read_uncut(base), preprocessing=None))
+    whole = read_uncut(base)
+    write_uncut(d / "blind", whole.model, replace(whole.record, preprocessing=None))
     for name, title in (("fine", "x"), ("results", 3)):
         (d / name).mkdir()
         (d / name / "bad.json").write_text(json.dumps({"experiment": "bad", "title": title}))

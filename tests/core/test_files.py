@@ -58,15 +58,12 @@ def test_a_large_file_is_refused_before_it_is_read(tmp_path):
         read_json(path)
 
 
-@pytest.mark.parametrize("kind", ["pipe", "device", "folder"])
-def test_only_regular_files_are_read(tmp_path, kind):
+@pytest.mark.parametrize(
+    "make", [os.mkfifo, lambda path: path.symlink_to("/dev/zero"), lambda path: path.mkdir()]
+)
+def test_only_regular_files_are_read(tmp_path, make):
     path = tmp_path / "settings.json"
-    if kind == "pipe":
-        os.mkfifo(path)
-    elif kind == "device":
-        path.symlink_to("/dev/zero")
-    else:
-        path.mkdir()
+    make(path)
     with pytest.raises((ValueError, OSError), match=r"regular file|directory"):
         read_json(path)
     with pytest.raises((ValueError, OSError), match="not a file"):
@@ -105,11 +102,15 @@ def test_a_link_out_of_a_folder_is_not_followed(tmp_path):
 # --- writing ----------------------------------------------------------------------------------
 
 
-@pytest.fixture(params=["text", "tensors"])
+@pytest.fixture(
+    params=[
+        lambda path, size: write_text(path, "x" * size),
+        lambda path, size: write_file(path, {"a": torch.zeros(size)}, {}),
+    ],
+    ids=["text", "tensors"],
+)
 def write(request):
-    if request.param == "text":
-        return lambda path, size: write_text(path, "x" * size)
-    return lambda path, size: write_file(path, {"a": torch.zeros(size)}, {})
+    return request.param
 
 
 def test_a_full_disk_is_one_sentence_and_the_old_file_stays(tmp_path, write, full_disk):
@@ -221,10 +222,7 @@ def holder(folder, seconds: float) -> subprocess.Popen:
 def test_a_second_writer_is_refused_until_the_first_has_ended(tmp_path):
     folder = tmp_path / "run"
     process = holder(folder, 60)
-    with (
-        pytest.raises(ValueError, match=r"Another process is .*run\. Wait"),
-        locked(folder),
-    ):
+    with pytest.raises(ValueError, match=r"Another process is .*run\. Wait"), locked(folder):
         pass
     process.kill()  # as nothing but the system can notice
     process.wait()
@@ -268,49 +266,44 @@ def test_the_owner_may_ask_again_and_another_thread_or_its_fork_may_not(tmp_path
     assert elsewhere() == "taken"
 
 
-def refused(work, folder) -> None:
-    """Work on a folder that another thread holds is refused before anything is done."""
-    held, done = threading.Event(), threading.Event()
+@pytest.fixture
+def held(tmp_path):
+    """A folder that another thread holds; nothing is written there."""
+    begun, done = threading.Event(), threading.Event()
 
     def hold():
-        with locked(folder):
-            held.set()
+        with locked(tmp_path):
+            begun.set()
             done.wait(60)
 
     thread = threading.Thread(target=hold)
     thread.start()
-    held.wait(60)
-    try:
+    begun.wait(60)
+    yield tmp_path
+    done.set()
+    thread.join()
+    assert [path.name for path in tmp_path.iterdir()] == [".lock"]
+
+
+def test_whatever_writes_checkpoints_from_python_has_its_folder_to_itself(held):
+    model, data = digits_cnn(), digits()
+    short = {"epochs": 1, "directory": held, "progress": None}
+    net, _ = build(model, data.train, "relu2", head="products", parameters=2000, progress=None)
+    for work in (
+        lambda: train_classifier(model, data.train, **short),
+        lambda: fine_tune(net, data.train, trained="coefficients", **short),
+        lambda: fine_tune(net, data.train, trained="backbone", **short),
+        lambda: compress(model, data, "drop=1", out=held, device="cpu", progress=None),
+    ):
         with pytest.raises(ValueError, match="Another process is writing into"):
             work()
-    finally:
-        done.set()
-        thread.join()
-    assert [path.name for path in folder.iterdir()] == [".lock"]
-
-
-def test_whatever_writes_checkpoints_from_python_has_its_folder_to_itself(tmp_path):
-    torch.manual_seed(0)
-    model, data = digits_cnn(), digits()
-    short = {"epochs": 1, "directory": tmp_path, "progress": None}
-    refused(lambda: train_classifier(model, data.train, **short), tmp_path)
-    options = {"head": "products", "parameters": 2000}
-    net, _ = build(model, data.train, "relu2", progress=None, **options)
-    for part in ("coefficients", "backbone"):
-        refused(lambda part=part: fine_tune(net, data.train, trained=part, **short), tmp_path)
-    refused(
-        lambda: compress(model, data, "drop=1", out=tmp_path, device="cpu", progress=None), tmp_path
-    )
 
 
 def test_two_that_save_one_folder_leave_one_network(tmp_path):
     """Both files are of the same writer."""
-    torch.manual_seed(0)
-    options = {"head": "products", "parameters": 2000}
-    nets = [
-        build(digits_cnn(), digits().train, "relu2", progress=None, seed=seed, **options)[0]
-        for seed in range(2)
-    ]
+    options = {"head": "products", "parameters": 2000, "progress": None}
+    data = digits().train
+    nets = [build(digits_cnn(), data, "relu2", seed=seed, **options)[0] for seed in range(2)]
 
     def save(net):
         for _ in range(10):

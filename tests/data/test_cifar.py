@@ -127,21 +127,20 @@ def test_a_missing_file_is_named_with_what_belongs_there(tmp_path):
         cifar(tmp_path, "cifar")
 
 
-@pytest.mark.parametrize("size", [0, 3072, 3 * 3073 - 1])
-def test_a_file_of_the_wrong_size_is_named_with_the_right_one(tmp_path, size):
-    path = write_binary(tmp_path, "cifar10") / "data_batch_2.bin"
-    path.write_bytes(bytes(size))
-    with pytest.raises(ValueError, match=rf"data_batch_2.bin must .* 3,073 bytes.* {size:,} bytes"):
-        cifar(tmp_path)
-
-
-def test_labels_and_names_out_of_range_are_refused(tmp_path):
+def test_sizes_labels_and_names_out_of_range_are_refused(tmp_path):
     folder = write_binary(tmp_path, "cifar10")
+    path = folder / "data_batch_2.bin"
+    whole = path.read_bytes()
+    for size in (0, 3072, 3 * 3073 - 1):
+        path.write_bytes(bytes(size))
+        with pytest.raises(ValueError, match=rf"batch_2.bin must .* 3,073 bytes.* {size:,} bytes"):
+            cifar(tmp_path)
+    path.write_bytes(whole)
     (folder / "batches.meta.txt").write_text("cat\ndog\n")
     with pytest.raises(ValueError, match=r"batches.meta.txt must hold 10 names .* Got 2"):
         cifar(tmp_path)
     (folder / "test_batch.bin").write_bytes(bytes([10]) + bytes(3072))
-    with pytest.raises(ValueError, match=r"test_batch.bin must hold labels below 10. Got 10"):
+    with pytest.raises(ValueError, match=r"test_batch.bin\) must be .* 0..9,.* from 10 to 10"):
         cifar(tmp_path)
 
 
@@ -214,16 +213,9 @@ def test_a_malicious_pickle_is_refused_and_not_run(tmp_path, protocol, nested):
 @pytest.mark.parametrize(
     "payload",
     [
-        Malicious(eval, "1"),
-        Malicious(getattr, "a", "upper"),
-        Malicious(np.load, "file"),
-        OrderedDict(),
-        np.zeros(2),
-        np.array([None]),
-        np.zeros(2, dtype="u1,u1"),
-        np.float64(1),
-        Malicious(np.ndarray, (2**40,)),
-        Malicious(np.dtype, "O"),
+        *(Malicious(eval, "1"), Malicious(getattr, "a", "upper"), Malicious(np.load, "file")),
+        *(OrderedDict(), np.zeros(2), np.array([None]), np.zeros(2, dtype="u1,u1"), np.float64(1)),
+        *(Malicious(np.ndarray, (2**40,)), Malicious(np.dtype, "O")),
     ],
 )
 def test_whatever_such_files_do_not_need_is_refused(tmp_path, payload):

@@ -29,10 +29,8 @@ def test_folders_to_train_and_to_test_on(tmp_path, other):
     assert data.name == tmp_path.name and data.train.classes == ("cat", "dog")
     assert data.train.labels.tolist() == [0] * 5 + [1] * 5
     order = [0, 2, 4, 6, 8, 1, 3, 5, 7, 9]
-    np.testing.assert_array_equal(data.train.images.permute(0, 2, 3, 1).numpy(), IMAGES[order])
-    np.testing.assert_array_equal(
-        data.test.images.permute(0, 2, 3, 1).numpy(), IMAGES[[0, 2, 1, 3]]
-    )
+    for part, expected in ((data.train, order), (data.test, [0, 2, 1, 3])):
+        np.testing.assert_array_equal(part.images.permute(0, 2, 3, 1).numpy(), IMAGES[expected])
     np.testing.assert_allclose(data.train.preprocessing.mean, IMAGES.mean(axis=(0, 1, 2)) / 255)
     assert data.test.preprocessing == data.train.preprocessing
 
@@ -64,7 +62,7 @@ def test_bad_folders_are_refused_in_one_sentence(tmp_path):
         image_folder(tmp_path)
     write_folders(tmp_path / "train", 3)
     write_folders(tmp_path / "test", 1, classes=("cat", "fox"))
-    with pytest.raises(ValueError, match=r"classes of the training part only. Got fox besides"):
+    with pytest.raises(ValueError, match=r"classes of the training part only. Got fox"):
         image_folder(tmp_path)
     with pytest.raises(ValueError, match=r"needs 1.3 KiB for 6 images.*allows 100 B"):
         image_folder(tmp_path / "train", memory_limit=100)

@@ -17,15 +17,13 @@ from vinets.data import (
 
 
 def test_digits_are_those_of_scikit_learn_each_once():
-    data = digits(seed=3)
-    raw = load_digits()
-    found = {}
+    data, raw, found = digits(seed=3), load_digits(), set()
     for source in (data.train, data.test):
         assert source.images.shape[1:] == (1, 8, 8) and source.classes == tuple("0123456789")
-        for image, label in zip(source.images, source.labels.tolist(), strict=True):
-            found.setdefault((image.numpy().tobytes(), label), []).append(image)
+        pairs = zip(source.images.numpy(), source.labels.tolist(), strict=True)
+        found |= {(image.tobytes(), label) for image, label in pairs}
     levels = np.round(raw.images * 255 / 16).astype(np.uint8)
-    assert set(found) == {(x.tobytes(), y) for x, y in zip(levels, raw.target, strict=True)}
+    assert found == {(x.tobytes(), y) for x, y in zip(levels, raw.target, strict=True)}
     assert len(data.train) + len(data.test) == 1797
     assert data.train.images.max() == 255
     assert data.train.augmentation == Augmentation(1, False, "zero")

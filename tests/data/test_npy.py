@@ -14,11 +14,9 @@ LABELS = np.array([0, 1] * 5)
 
 
 def write_arrays(folder, **arrays):
-    paths = []
     for name, array in arrays.items():
-        paths.append(folder / f"{name}.npy")
-        np.save(paths[-1], array)
-    return paths
+        np.save(folder / f"{name}.npy", array)
+    return [folder / f"{name}.npy" for name in arrays]
 
 
 @pytest.mark.parametrize(

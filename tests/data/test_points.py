@@ -35,13 +35,9 @@ def test_a_column_of_classes_is_taken_out(tmp_path, label):
     assert points.values.tolist() == [[1, 2], [3, 4]]
     assert points.labels.tolist() == ["a, b", "c"]
     assert points.names == ("x", "y")
-
-
-def test_arrays_are_read_with_a_column_of_classes(tmp_path):
     np.save(tmp_path / "p.npy", np.array([[1, 0, 5], [2, 1, 6]]))
     points = read_points(tmp_path / "p.npy", "1")
-    assert points.values.tolist() == [[1, 5], [2, 6]]
-    assert points.labels.tolist() == ["0", "1"]
+    assert points.values.tolist() == [[1, 5], [2, 6]] and points.labels.tolist() == ["0", "1"]
 
 
 @pytest.mark.parametrize(
@@ -69,7 +65,7 @@ def test_other_files_are_refused(tmp_path):
     with pytest.raises(FileNotFoundError, match="does not exist"):
         read_points(tmp_path / "nothing.csv")
     np.save(tmp_path / "bad.npy", np.array([[1.0, 2.0], [3.0, np.nan]]))
-    with pytest.raises(ValueError, match="Row 1, column 1"):
+    with pytest.raises(ValueError, match=r"Row 2, column 2 \(x1\) has nan"):
         read_points(tmp_path / "bad.npy")
     np.save(tmp_path / "flat.npy", np.zeros(3))
     with pytest.raises(ValueError, match=r"\(points, variables\)"):

@@ -116,9 +116,6 @@ def test_stored_labels_save_the_pass_and_unsuitable_ones_do_not():
     transformed.target_transform = lambda k: k
     as_source(transformed)
     assert transformed.reads == 10
-
-
-def test_stored_labels_that_are_not_those_of_the_batches_are_noticed():
     wrong = Targeted()
     wrong.targets = LABELS.roll(1).tolist()
     with pytest.raises(ValueError, match="must stay the same on every pass"):

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from reference import candidates_of
 
 from degenerate import loop
 from degenerate.cases import Case, make
@@ -172,7 +173,7 @@ def decisions(case: Case, warned: bool) -> Judged:
     judged, order, level = Judged(), [()], [()]
     degree = 1
     while level and degree <= (estimator.max_degree or 10**9):
-        candidates = loop.border(level, set(order), n, degree, estimator.border)
+        candidates = candidates_of(level, set(order), n, degree, estimator.border)
         level = []
         for u in candidates:
             values = _evaluated(u, columns, stored, precision)

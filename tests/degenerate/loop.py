@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from itertools import combinations_with_replacement
 
 import numpy as np
+from reference import Term
 
-Term = tuple[int, ...]
 EPS = float(np.finfo(np.float64).eps)
 WIDE = np.longdouble
 SURE = 4096.0  # roundings within which a decision is left open
@@ -47,14 +47,6 @@ def round_to(values: np.ndarray, precision: str) -> np.ndarray:
 
         return torch.from_numpy(values).to(torch.bfloat16).double().numpy()
     return values.astype(precision).astype(np.float64)
-
-
-def border(level: list[Term], known: set[Term], n: int, degree: int, kind: str) -> list[Term]:
-    """Border terms of a degree, in term order, by their definition."""
-    terms = {tuple(sorted((*t, i))) for t in level for i in range(n)}
-    if kind == "groebner":
-        terms = {u for u in terms if all(u[:j] + u[j + 1 :] in known for j in range(degree))}
-    return sorted(terms, key=lambda t: t[::-1])
 
 
 class Columns:

@@ -5,7 +5,6 @@ import importlib
 import json
 import warnings
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -56,25 +55,15 @@ def onnxruntime():
 
 
 @pytest.fixture(scope="module")
-def _content(net, onnxruntime, tmp_path_factory) -> bytes:
-    path = tmp_path_factory.mktemp("onnx") / "net.onnx"
-    export_network(net, path)
-    return path.read_bytes()
-
-
-@pytest.fixture
-def path(_content, tmp_path) -> Path:
-    """A file of ONNX with the network, to be changed at will."""
-    path = tmp_path / "net.onnx"
-    path.write_bytes(_content)
-    return path
+def written(net, onnxruntime, tmp_path_factory) -> ExportReport:
+    """A file of ONNX with the network."""
+    return export_network(net, tmp_path_factory.mktemp("onnx") / "net.onnx")
 
 
 @pytest.fixture(scope="module")
 def program(net, tmp_path_factory) -> ExportReport:
-    """Of a file of torch with the network."""
-    path = tmp_path_factory.mktemp("torch") / "net.pt2"
-    return export_network(net, path, batch_sizes=[3])
+    """A file of torch with the network."""
+    return export_network(net, tmp_path_factory.mktemp("torch") / "net.pt2", batch_sizes=[3])
 
 
 @pytest.fixture(scope="module")
@@ -82,12 +71,11 @@ def rounded(trained, onnxruntime, tmp_path_factory):
     """Writes the trained network in a format, once, and reports."""
     folder = tmp_path_factory.mktemp("rounded")
     options = {"data": DIGITS, "calibration": 100, "most_lost": 2}
-
-    @cache
-    def write(format: str) -> ExportReport:
-        return export_network(trained, folder / format / "net.onnx", format=format, **options)
-
-    return write
+    return cache(
+        lambda format: export_network(
+            trained, folder / format / "net.onnx", format=format, **options
+        )
+    )
 
 
 def ends(session) -> list[list]:
@@ -95,20 +83,18 @@ def ends(session) -> list[list]:
     return [end.shape for end in (*session.get_inputs(), *session.get_outputs())]
 
 
-def test_an_onnx_file_computes_the_same_and_knows_its_classes(net, tmp_path, onnxruntime, capfd):
-    report = export_network(net, tmp_path / "net.onnx")
-    assert capfd.readouterr() == ("", "")
-    assert report.format == "onnx" and report.opset >= 18
-    assert report.largest_difference < 1e-5 and report.batch_sizes == (1, 2, 7)
-    assert report.size == (tmp_path / "net.onnx").stat().st_size
-    session = onnxruntime.InferenceSession(tmp_path / "net.onnx")
+def test_an_onnx_file_computes_the_same_and_knows_its_classes(net, written, onnxruntime):
+    assert written.format == "onnx" and written.opset >= 18
+    assert written.largest_difference < 1e-5 and written.batch_sizes == (1, 2, 7)
+    content = written.path.read_bytes()
+    assert written.size == len(content)
+    assert b".py" not in content and b"stack_trace" not in content  # nothing about the machine
+    session = onnxruntime.InferenceSession(content)
     images = DIGITS.test.example(31)
     (logits,) = session.run(["logits"], {"input": images.numpy()})
     expected = net(images).detach().numpy()
     np.testing.assert_allclose(logits, expected, atol=1e-4 * np.abs(expected).max())
     assert ends(session) == [["batch", 1, 8, 8], ["batch", 10]]
-    content = (tmp_path / "net.onnx").read_bytes()  # nothing about the machine that made it
-    assert b".py" not in content and b"stack_trace" not in content
     told = session.get_modelmeta().custom_metadata_map
     assert json.loads(told["classes"]) == list("0123456789")
     assert json.loads(told["preprocessing"]) == net.record.preprocessing
@@ -120,14 +106,11 @@ def test_a_program_computes_the_same_and_knows_its_classes(net, program):
     loaded = torch.export.load(program.path, extra_files=extra).module()
     images = DIGITS.test.example(31)
     torch.testing.assert_close(loaded(images), net(images), atol=1e-4, rtol=1e-4)
-    assert json.loads(extra["metadata.json"]) == {
-        "classes": list("0123456789"),
-        "preprocessing": net.record.preprocessing,
-        "data": net.record.data,
-    }
+    told = json.loads(extra["metadata.json"])
+    assert told.pop("classes") == list("0123456789")
+    assert told == {"preprocessing": net.record.preprocessing, "data": net.record.data}
     told = program.to_dict()
-    assert json.loads(json.dumps(told)) == told
-    assert told["path"] == str(program.path) and told["batch_sizes"] == [3]
+    assert json.loads(json.dumps(told)) == told and told["path"] == str(program.path)
 
 
 def test_the_network_is_folded_and_not_changed_and_any_name_will_do(net, tmp_path):
@@ -140,33 +123,6 @@ def test_the_network_is_folded_and_not_changed_and_any_name_will_do(net, tmp_pat
     assert all(torch.equal(t, before[k]) for k, t in net.state_dict().items())
     names = torch.export.load(path).state_dict
     assert not [name for name in names if ".norm." in name or "polynomials.scale" in name]
-
-
-def last_is_nan(logits):
-    """NaN in the last batch that is compared, after others that agree."""
-    return logits * (torch.nan if len(logits) == 7 else 1)
-
-
-@pytest.mark.parametrize("name", ["net.pt2", "net.onnx"])
-@pytest.mark.parametrize(("wrong", "by"), [(lambda y: 1.01 * y, "0.01"), (last_is_nan, "nan")])
-def test_a_file_that_computes_something_else_is_not_kept(
-    net, tmp_path, monkeypatch, name, request, wrong, by
-):
-    if name.endswith("onnx"):
-        request.getfixturevalue("onnxruntime")
-    (tmp_path / name).write_text("the old one")
-    kind = EXPORT_FORMATS["onnx" if name.endswith("onnx") else "torch"]
-    inner = kind.runner
-
-    def runner(self, path):
-        right = inner(self, path)
-        return lambda inputs: wrong(right(inputs))
-
-    monkeypatch.setattr(kind, "runner", runner)
-    with pytest.raises(ValueError, match=rf"differs from the network by {by} of the largest logit"):
-        export_network(net, tmp_path / name)
-    assert [p.name for p in tmp_path.iterdir()] == [name]
-    assert (tmp_path / name).read_text() == "the old one"
 
 
 class Stubborn(nn.Module):
@@ -182,9 +138,7 @@ class Stubborn(nn.Module):
 
 
 @pytest.mark.parametrize("name", ["net.pt2", "net.onnx"])
-def test_what_cannot_be_exported_says_so_and_leaves_nothing(tmp_path, name, request):
-    if name.endswith("onnx"):
-        request.getfixturevalue("onnxruntime")
+def test_what_cannot_be_exported_says_so_and_leaves_nothing(tmp_path, name, onnxruntime):
     net = build(Stubborn(), DIGITS.train, "flat", **SMALL)[0]
     with pytest.raises(ValueError, match=r"^The network could not be exported to [^\n]+\.$"):
         export_network(net, tmp_path / name)
@@ -209,7 +163,7 @@ def test_a_missing_package_is_named_with_its_extra(net, tmp_path, monkeypatch):
     ("name", "options", "message"),
     [
         ("net.bin", {}, r"'path'.*ends in \.onnx or \.pt2.*format='onnx'"),
-        ("net.pt2", {"format": "tflite"}, r"'format'.*'onnx', .*'torch'"),
+        ("net.pt2", {"format": "tflite"}, r"no export format 'tflite'.* onnx, onnx-float16"),
         ("net.pt2", {"opset": 18}, r"'opset'.*None unless the format is onnx"),
         ("net.onnx", {"opset": "x"}, r"'opset'.*positive integer"),
         ("net.pt2", {"batch_sizes": ()}, r"'batch_sizes'"),
@@ -248,6 +202,27 @@ def scripted(monkeypatch):
             module = torch.jit.load(path)
             return lambda inputs: module(*inputs)
 
+    return Scripted
+
+
+def last_is_nan(logits):
+    """NaN in the last batch that is compared, after others that agree."""
+    return logits * (torch.nan if len(logits) == 7 else 1)
+
+
+@pytest.mark.parametrize(("wrong", "by"), [(lambda y: 1.01 * y, "0.01"), (last_is_nan, "nan")])
+def test_a_file_that_computes_something_else_is_not_kept(
+    scripted, net, tmp_path, monkeypatch, wrong, by
+):
+    (tmp_path / "net.ts").write_text("the old one")
+    inner = scripted.runner
+    monkeypatch.setattr(
+        scripted, "runner", lambda self, path: lambda inputs: wrong(inner(self, path)(inputs))
+    )
+    with pytest.raises(ValueError, match=rf"differs from the network by {by} of the largest logit"):
+        export_network(net, tmp_path / "net.ts")
+    assert [p.read_text() for p in tmp_path.iterdir()] == ["the old one"]
+
 
 def test_a_format_from_outside_is_written_checked_and_named(scripted, net, tmp_path):
     report = export_network(net, tmp_path / "net.ts", batch_sizes=(1, 5))
@@ -257,7 +232,7 @@ def test_a_format_from_outside_is_written_checked_and_named(scripted, net, tmp_p
     assert suffixes() == {".onnx": "onnx", ".pt2": "torch", ".ts": "script"}
     with pytest.raises(ValueError, match=r"\.onnx or \.ts or \.pt2.*format='script'"):
         export_network(net, tmp_path / "net.bin")
-    with pytest.raises(ValueError, match=r"one of 'onnx', .*'script', 'torch'"):
+    with pytest.raises(ValueError, match=r"There are: .*onnx, .*script"):
         export_network(net, tmp_path / "net.bin", format="bin")
 
 
@@ -271,7 +246,7 @@ def test_the_first_line_of_the_last_cause_is_told(
     def fail(*_):
         raise OSError("try this, try that") from error
 
-    monkeypatch.setattr(EXPORT_FORMATS["script"], "write", fail)
+    monkeypatch.setattr(scripted, "write", fail)
     with pytest.raises(ValueError, match=rf"could not be exported to TorchScript: {told}\.$"):
         export_network(net, tmp_path / "net.ts")
 
@@ -286,30 +261,26 @@ def right(path) -> float:
     return float((logits.argmax(1) == DIGITS.test.labels.numpy()).mean())
 
 
-@pytest.mark.parametrize(
-    ("format", "share", "examples"), [("onnx-float16", 0.6, 0), ("onnx-int8", 0.6, 100)]
-)
+@pytest.mark.parametrize(("format", "examples"), [("onnx-float16", 0), ("onnx-int8", 100)])
 def test_what_rounds_is_smaller_and_as_accurate_as_it_says(
-    rounded, onnxruntime, capfd, format, share, examples
+    rounded, onnxruntime, capfd, format, examples
 ):
     plain, report = rounded("onnx"), rounded(format)
     path = report.path
     assert capfd.readouterr() == ("", "")
     assert report.precision == format.removeprefix("onnx-")
     assert report.calibrated_on == examples and report.tested_on == len(DIGITS.test)
-    assert report.size < share * plain.size
+    assert report.size < 0.6 * plain.size
     assert 1e-5 < report.largest_difference < 0.2
     assert report.accuracy == pytest.approx(right(path))
     assert report.network_accuracy == plain.accuracy == pytest.approx(right(plain.path))
     assert report.network_accuracy > 0.7 and report.accuracy >= report.network_accuracy - 0.02
     assert open_exported(path).precision == report.precision
     session = onnxruntime.InferenceSession(path)
-    assert {end.type for end in (*session.get_inputs(), *session.get_outputs())} == {
-        "tensor(float)"
-    }
+    both = (*session.get_inputs(), *session.get_outputs())
+    assert {end.type for end in both} == {"tensor(float)"}
     assert ends(session) == [["batch", 1, 8, 8], ["batch", 10]]
-    told = session.get_modelmeta().custom_metadata_map
-    assert json.loads(told["classes"]) == list("0123456789")
+    assert open_exported(path).record.classes == tuple("0123456789")
     assert list(path.parent.iterdir()) == [path]
 
 
@@ -358,7 +329,7 @@ def test_an_uncut_network_is_exported_too(tmp_path, onnxruntime, options, name):
     assert report.largest_difference < 1e-5
     if name == "net.onnx":
         opened = open_exported(tmp_path / name)
-        assert opened.classes == (DIGITS.test.classes if "data" in options else ())
+        assert opened.record.classes == (DIGITS.test.classes if "data" in options else ())
         images = DIGITS.test.example(9)
         torch.testing.assert_close(opened(images), whole(images).detach(), rtol=1e-4, atol=1e-4)
 
@@ -375,24 +346,24 @@ def test_the_batch_is_named_in_every_kind_of_network(tmp_path, onnxruntime, make
     assert ends(session) == [["batch", *shape], ["batch", 10]]
 
 
-def test_a_symbol_of_torch_is_renamed_wherever_it_stands(path):
+def test_a_symbol_of_torch_is_renamed_wherever_it_stands(written):
     import onnx
 
     from vinets.export.onnx import _name_batch
 
-    graph = onnx.load(path).graph
+    graph = onnx.load(written.path).graph
     for value in (*graph.input, *graph.output):
         value.type.tensor_type.shape.dim[0].dim_param = "s21"
     inner = onnx.helper.make_tensor_value_info("inner", 1, ["s21", "16*s21", "s211"])
     graph.value_info.append(inner)
     _name_batch(graph)
-    for value in (*graph.input, *graph.output):
-        assert value.type.tensor_type.shape.dim[0].dim_param == "batch"
+    ends = [value.type.tensor_type.shape.dim for value in (*graph.input, *graph.output)]
+    assert {dims[0].dim_param for dims in ends} == {"batch"}
     dims = graph.value_info[-1].type.tensor_type.shape.dim
     assert [dim.dim_param for dim in dims] == ["batch", "16*batch", "s211"]
 
 
-def test_an_opened_file_uses_the_threads_of_torch(net, path, onnxruntime, monkeypatch):
+def test_an_opened_file_uses_the_threads_of_torch(net, written, onnxruntime, monkeypatch):
     started = []
     real = onnxruntime.InferenceSession
 
@@ -404,34 +375,26 @@ def test_an_opened_file_uses_the_threads_of_torch(net, path, onnxruntime, monkey
     before = torch.get_num_threads()
     try:
         torch.set_num_threads(1)
-        opened = open_exported(path)
-        opened(DIGITS.test.example(2))
-        torch.set_num_threads(2)
-        opened(DIGITS.test.example(2))
-        opened(DIGITS.test.example(2))
+        opened = open_exported(written.path)
+        for threads in (1, 2, 2):
+            torch.set_num_threads(threads)
+            opened(DIGITS.test.example(2))
     finally:
         torch.set_num_threads(before)
     assert started == [1, 2]
     assert (opened.runtime, opened.precision) == ("onnxruntime", "float32")
-    assert opened.inputs == net.record.inputs
+    assert opened.record.inputs == net.record.inputs
 
 
-def changed(path, change) -> None:
-    import onnx
-
-    model = onnx.load(path)
-    change(model)
-    path.write_bytes(model.SerializeToString())
+def put_outside(tensor) -> None:
+    """Let a tensor be what another file holds."""
+    tensor.ClearField("raw_data")
+    tensor.data_location = tensor.EXTERNAL
+    tensor.external_data.add(key="location", value="../secret.bin")
 
 
 def outside(model) -> None:
-    """Let a weight be what another file holds."""
-    import onnx
-
-    tensor = max(model.graph.initializer, key=lambda one: len(one.raw_data))
-    tensor.ClearField("raw_data")
-    tensor.data_location = onnx.TensorProto.EXTERNAL
-    tensor.external_data.add(key="location", value="../secret.bin")
+    put_outside(max(model.graph.initializer, key=lambda one: len(one.raw_data)))
 
 
 def outside_in_a_node(model) -> None:
@@ -439,8 +402,7 @@ def outside_in_a_node(model) -> None:
 
     value = onnx.helper.make_tensor("v", 1, [1], [0.0])
     node = onnx.helper.make_node("Constant", [], ["unused"], value=value)
-    node.attribute[0].t.data_location = onnx.TensorProto.EXTERNAL
-    node.attribute[0].t.external_data.add(key="location", value="../secret.bin")
+    put_outside(node.attribute[0].t)
     model.graph.node.append(node)
 
 
@@ -465,18 +427,22 @@ def any_height(model) -> None:
         (outside, "is a link out of .*, which is not followed"),
         (outside_in_a_node, "is a link out of .*, which is not followed"),
         (noted("classes", "{"), "notes on classes or preprocessing are broken"),
-        (noted("classes", "[1]"), "the classes are no names"),
+        (noted("classes", "[1]"), "must be a text"),
         (noted("preprocessing", "[]"), "notes on classes or preprocessing are broken"),
         (unknown_operator, "Surprise"),
         (any_height, "has axes of no size"),
     ],
 )
-def test_a_strange_file_is_refused_in_one_sentence(path, tmp_path, monkeypatch, change, message):
+def test_a_strange_file_is_refused_in_one_sentence(written, tmp_path, monkeypatch, change, message):
+    import onnx
+
     monkeypatch.chdir(tmp_path)
     (tmp_path.parent / "secret.bin").write_bytes(bytes(1 << 20))  # it would be found there
-    changed(path, change)
+    model = onnx.load(written.path)
+    change(model)
+    (tmp_path / "net.onnx").write_bytes(model.SerializeToString())
     with pytest.raises(ValueError, match=rf"^[^\n]*net\.onnx cannot be run: [^\n]*{message}"):
-        open_exported(path)
+        open_exported(tmp_path / "net.onnx")
 
 
 def test_broken_files_and_programs_are_refused_in_one_sentence(tmp_path, onnxruntime, program):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import multiprocessing
 import os
 import resource
 import shutil
@@ -14,10 +14,11 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
-from typing import IO, Any
+from typing import Any
 
 import torch
 
@@ -27,6 +28,7 @@ MAX_SECONDS = 5.0  # of the processor, for one input
 MAX_WAIT = 60  # seconds by the clock, for an input that waits without computing
 MAX_MEGABYTES = 512  # growth of the process
 MAX_INPUTS = 5_000  # of one process, so that memory left in pieces counts for few of them
+FORK = multiprocessing.get_context("fork")
 
 
 @dataclass
@@ -47,16 +49,13 @@ class Report:
     def __str__(self) -> str:
         names = sorted(self.named.keys() | self.accepted.keys())
         rows = [f"  {n:28} {self.named[n]:7,} refused {self.accepted[n]:7,} read" for n in names]
-        return "\n".join(
-            [
-                *rows,
-                f"seed {self.seed}: {self.inputs:,} inputs, {self.named.total():,} refused in one "
-                f"sentence, {self.accepted.total():,} read, {len(self.failures)} failures",
-                f"slowest {self.slowest[0]:.2f} s ({self.slowest[1]}), largest growth "
-                f"{self.largest[0]:.0f} MB ({self.largest[1]})",
-                *self.failures[:50],
-            ]
+        told = (
+            f"seed {self.seed}: {self.inputs:,} inputs, {self.named.total():,} refused in one "
+            f"sentence, {self.accepted.total():,} read, {len(self.failures)} failures\n"
+            f"slowest {self.slowest[0]:.2f} s ({self.slowest[1]}), largest growth "
+            f"{self.largest[0]:.0f} MB ({self.largest[1]})"
         )
+        return "\n".join([*rows, told, *self.failures[:50]])
 
     def count(self, row: dict[str, Any]) -> None:
         """Add the result of one input."""
@@ -81,52 +80,37 @@ def fuzz(
 ) -> Report:
     """Try inputs by number: equal numbers and seeds give equal inputs, whatever ran before."""
     torch.set_num_threads(1)
-    report = Report(seed)
-    end = None if seconds is None else time.monotonic() + seconds
+    report, start = Report(seed), inputs.start
+    end = float("inf") if seconds is None else time.monotonic() + seconds
     with tempfile.TemporaryDirectory(prefix="fuzz-") as name:
         top = Path(name)
         every = [one for one in readers(top / "good", libraries) if only in one.name]
         shutil.copytree(top / "good", top / "spare")
         _read_all(every)  # so that imports and caches count for no input
-        start = inputs.start
-        while start < inputs.stop and (end is None or time.monotonic() < end):
+        while start < inputs.stop and time.monotonic() < end:
             for reader in every:
                 _restore(reader, top)  # an input that ends a process leaves its file behind
             some = range(start, min(start + MAX_INPUTS, inputs.stop))
-            start = _run_child(report, every, top, some, end)
+            ours, theirs = FORK.Pipe(duplex=False)
+            child = FORK.Process(target=_work, args=(seed, every, top, some, end, theirs))
+            child.start()
+            theirs.close()
+            row: dict[str, Any] = {"at": inputs.stop, "refused": None}  # no input: time is over
+            with suppress(EOFError):
+                while row := ours.recv():
+                    if "refused" in row:
+                        report.count(row)
+            child.join()
+            if "refused" not in row:  # the child did not come back from it
+                hangs = child.exitcode == -signal.SIGALRM
+                kind = "hangs" if hangs else f"ends the process ({child.exitcode})"
+                report.failures.append(f"{row['reader']}, input {row['at']}: {kind}")
+            start = row["at"] + 1
     return report
 
 
-def _run_child(
-    report: Report, every: list[Reader], top: Path, inputs: range, end: float | None
-) -> int:
-    """Let a child go through inputs until one of them ends it; return the next input."""
-    log = top / "log"
-    child = os.fork()
-    if not child:
-        with log.open("w") as out, open(os.devnull, "w") as quiet:
-            os.dup2(quiet.fileno(), 1)
-            os.dup2(quiet.fileno(), 2)
-            _work(report.seed, every, top, inputs, end, out)
-        os._exit(0)
-    _, status = os.waitpid(child, 0)
-    rows = [json.loads(line) for line in log.read_text().splitlines()]
-    for row in rows:
-        if "refused" in row:
-            report.count(row)
-    if not rows:
-        return inputs.stop  # the time was over
-    last = rows[-1]
-    if "refused" not in last:  # the child did not come back from it
-        kind = "hangs" if os.WTERMSIG(status) == signal.SIGALRM else f"ends the process ({status})"
-        report.failures.append(f"{last['reader']}, input {last['at']}: {kind}")
-    return int(last["at"]) + 1
-
-
-def _work(
-    seed: int, every: list[Reader], top: Path, inputs: range, end: float | None, out: IO[str]
-) -> None:
-    """Go through inputs in this process, and write down the result of each."""
+def _work(seed: int, every: list[Reader], top: Path, inputs: range, end: float, out: Any) -> None:
+    """Go through inputs in this process, and send each, then its result."""
 
     def refuse(*arguments: object, **options: object) -> Any:
         raise AssertionError("asked for the network")
@@ -134,15 +118,18 @@ def _work(
     for name in ("connect", "connect_ex"):
         setattr(socket.socket, name, refuse)
     socket.getaddrinfo = refuse
+    quiet = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(quiet, 1)
+    os.dup2(quiet, 2)
     _read_all(every)
     base = _peak()
     for at in inputs:
-        if end is not None and time.monotonic() > end:
+        if time.monotonic() > end:
             return
         rng = Random(f"{seed}-{at}")
         (reader,) = rng.choices(every, [one.share for one in every])
         row: dict[str, Any] = {"at": at, "reader": reader.name}
-        print(json.dumps(row), file=out, flush=True)
+        out.send(row)
         damage(reader, rng)
         begin = time.process_time()
         signal.alarm(MAX_WAIT)
@@ -150,7 +137,7 @@ def _work(
         signal.alarm(0)
         row["seconds"], row["grown"] = time.process_time() - begin, _peak() - base
         _restore(reader, top)
-        print(json.dumps(row), file=out, flush=True)
+        out.send(row)
         if row["grown"] > MAX_MEGABYTES:
             return  # a fresh process goes on, because the peak stays
 

@@ -6,6 +6,7 @@ import copy
 import gzip
 import json
 import os
+import pickletools
 import struct
 from collections.abc import Callable
 from pathlib import Path
@@ -33,22 +34,14 @@ def any_bytes(content: bytes, rng: Random) -> bytes:
     for _ in range(rng.choice((1, 1, 2, 4))):
         at = rng.randrange(len(data) + 1)
         length = rng.choice((1, 2, 4, 8, 100))
-        kind = rng.randrange(7)
-        if kind == 0 and at < len(data):
-            data[at] ^= 1 << rng.randrange(8)
-        elif kind == 1:
+        part = bytes(data[at : at + length])
+        flipped = bytes(byte ^ 1 << rng.randrange(8) for byte in part[:1]) + part[1:]
+        odd = rng.choice((b"\0", b"\xff", b"\x80", b"[")) * length
+        size = struct.pack("<Q", rng.choice((0, 1, 2**31, 2**40, 2**63, 2**64 - 1)))
+        others = (flipped, b"", part * rng.choice((2, 3, 1001)), rng.randbytes(length), odd, size)
+        data[at : at + length] = rng.choice(others) + rng.choice((b"", b"", part))
+        if rng.random() < 0.15:
             del data[at:]
-        elif kind == 2:
-            del data[at : at + length]
-        elif kind == 3:
-            data[at:at] = rng.randbytes(length)
-        elif kind == 4:
-            data[at:at] = data[at : at + length] * rng.choice((1, 2, 1000))
-        elif kind == 5:
-            data[at : at + length] = rng.choice((b"\0", b"\xff", b"\x80", b"[")) * length
-        else:
-            size = rng.choice((0, 1, 2**31, 2**40, 2**63, 2**64 - 1))
-            data[at : at + 8] = struct.pack("<Q", size)
     return bytes(data)
 
 
@@ -117,35 +110,33 @@ def tensor_file(content: bytes, rng: Random) -> bytes:
     length = struct.unpack("<Q", content[:8])[0]
     header, data = json.loads(content[8 : 8 + length]), content[8 + length :]
     names = [name for name in header if name != "__metadata__"]
-    name = rng.choice(names) if names else ""
-    kind = rng.randrange(9)
-    notes = header.get("__metadata__", {})
+    kind, notes = rng.randrange(8), header.get("__metadata__", {})
     if kind == 0 and "facts" in notes:
         facts = json_text(change_tree(json.loads(notes["facts"]), rng), rng)
         notes["facts"] = facts.decode("utf-8", errors="surrogatepass")
-    elif kind == 1 and name:  # another dtype of the same size
-        same = {"F32": "I32", "F64": "I64", "I64": "F64", "F16": "BF16", "BOOL": "U8", "I32": "U32"}
-        header[name]["dtype"] = same.get(header[name]["dtype"], "F8_E4M3")
-    elif kind == 2 and name:  # another shape of the same size
-        shape = header[name]["shape"]
-        header[name]["shape"] = rng.choice((shape[::-1], [1, *shape], [*shape, 1]))
-    elif kind == 3 and name:
-        header[rng.choice(("x", "now.x", "", "head.x", name + "."))] = header.pop(name)
-    elif kind == 4 and name:
-        header[rng.choice(names)] = header[name]
-    elif kind == 5 and name:  # numbers that no writer meant, in sound tensors
-        begin, end = header[name]["data_offsets"]
-        odd = rng.choice((b"\xff", b"\0", b"\x7f", rng.randbytes(8)))
-        data = data[:begin] + (odd * (end - begin))[: end - begin] + data[end:]
-    elif kind == 6 and name:  # without a tensor, and without a gap
-        begin, end = header.pop(name)["data_offsets"]
-        data = data[:begin] + data[end:]
-        for other in names:
-            if other in header and header[other]["data_offsets"][0] >= end:
-                offsets = header[other]["data_offsets"]
-                header[other]["data_offsets"] = [at - (end - begin) for at in offsets]
-    else:
+    elif kind > 5 or not names:
         header = change_tree(header, rng)
+    else:
+        name = rng.choice(names)
+        facts, shape = header[name], header[name]["shape"]
+        begin, end = facts["data_offsets"]
+        if kind == 1:  # another dtype, often of the same size
+            same = {"F32": "I32", "F64": "I64", "I64": "F64", "F16": "BF16", "BOOL": "U8"}
+            facts["dtype"] = same.get(facts["dtype"], rng.choice(("F8_E4M3", "U32")))
+        elif kind == 2:  # another shape of the same size
+            facts["shape"] = rng.choice((shape[::-1], [1, *shape], [*shape, 1]))
+        elif kind == 3:
+            header[rng.choice(("x", "now.x", "", "head.x", name + ".", *names))] = header.pop(name)
+        elif kind == 4:  # numbers that no writer meant, in sound tensors
+            odd = rng.choice((b"\xff", b"\0", b"\x7f", rng.randbytes(8)))
+            data = data[:begin] + (odd * (end - begin))[: end - begin] + data[end:]
+        else:  # without a tensor, and without a gap
+            del header[name]
+            data = data[:begin] + data[end:]
+            for other in set(names) - {name}:
+                if header[other]["data_offsets"][0] >= end:
+                    offsets = header[other]["data_offsets"]
+                    header[other]["data_offsets"] = [at - (end - begin) for at in offsets]
     text = json_text(header, rng)
     length = len(text) if rng.random() < 0.95 else rng.choice((0, 2**40, 2**64 - 1))
     return struct.pack("<Q", length) + text + data
@@ -153,20 +144,18 @@ def tensor_file(content: bytes, rng: Random) -> bytes:
 
 # --- pickles ----------------------------------------------------------------------------------
 
-INSTRUCTIONS = [
-    *(b"}", b"]", b")", b"(", b"t", b"u", b"s", b"a", b"e", b"l", b"d", b"\x85", b"\x86", b"\x87"),
-    *(b"K\x01", b"M\xff\x00", b"J\xff\xff\xff\x7f", b"N", b"\x88", b"\x89", b"I5\n", b"F1.5\n"),
-    *(b"U\x04data", b"U\x06labels", b"X\x05\x00\x00\x00names", b"C\x03abc", b"\x8c\x01x"),
-    *(b"q\x00", b"q\x01", b"q\x02", b"h\x00", b"h\x01", b"h\x02", b"\x94", b"r\xff\xff\xff\xff"),
-    *(b"cnumpy\nndarray\n", b"cnumpy\ndtype\n", b"c_codecs\nencode\n", b"cos\nsystem\n"),
-    *(b"cnumpy.core.multiarray\n_reconstruct\n", b"\x93", b"R", b"b", b"0", b"2", b"o", b"i"),
-    *(b"\x81", b"\x8a\x02\xff\xff", b"\x8b\xff\xff\xff\x7f", b"T\xff\xff\xff\x7f", b"P1\n", b"Q"),
+INSTRUCTIONS = [one.code.encode("latin-1") for one in pickletools.opcodes]
+ARGUMENTS = [
+    *(b"", b"\x00", b"\x01", b"\x02", b"\x04data", b"\x06labels", b"\x05\x00\x00\x00names", b"1\n"),
+    *(b"\xff\x00", b"\x02\xff\xff", b"\xff\xff\xff\x7f", b"1.5\n", b"numpy\nndarray\n"),
+    *(b"numpy\ndtype\n", b"_codecs\nencode\n", b"numpy.core.multiarray\n_reconstruct\n"),
+    b"os\nsystem\n",
 ]
 
 
 def pickle_file(content: bytes, rng: Random) -> bytes:
     """Write a program for the stack machine: doubled, deep, random, or a damaged good one."""
-    kind = rng.randrange(6)
+    kind = rng.randrange(5)
     if kind == 0:
         return any_bytes(content, rng)
     if kind == 1:  # something that stands twice in the next, and so on
@@ -179,11 +168,9 @@ def pickle_file(content: bytes, rng: Random) -> bytes:
         open_, close = rng.choice(((b"]", b"a"), (b"}U\x01a", b"s"), (b")", b"\x85"), (b"(", b"t")))
         count = rng.choice((5, 9, 1000, 200_000))
         return b"}U\x04data" + open_ * count + close * (count - rng.randrange(2)) + b"s."
-    if kind == 3:  # names that do not fit, many times
-        item = rng.choice((b"U\x01a", b"]", b"N", b"}"))
-        return b"}U\x06labels](" + item * rng.randrange(99) + b"es."
-    program = b"".join(rng.choice(INSTRUCTIONS) for _ in range(rng.randrange(1, 60)))
-    if kind == 4:  # in the middle of a good one
+    words = ((rng.choice(INSTRUCTIONS), rng.choice(ARGUMENTS)) for _ in range(rng.randrange(1, 60)))
+    program = b"".join(code + rng.choice((b"", argument)) for code, argument in words)
+    if kind == 3:  # in the middle of a good one
         at = rng.randrange(len(content))
         return content[:at] + program + content[at:]
     return b"\x80\x02" * rng.randrange(2) + b"}" + program + b"."
@@ -263,7 +250,7 @@ def line_file(content: bytes, rng: Random) -> bytes:
 def not_a_file(path: Path, rng: Random) -> None:
     """Put something in the place of a file that is none, or leads elsewhere."""
     path.unlink()
-    kind = rng.randrange(6)
+    kind = rng.randrange(5)
     if kind == 0:
         os.mkfifo(path)
     elif kind == 1:
@@ -272,6 +259,6 @@ def not_a_file(path: Path, rng: Random) -> None:
         path.symlink_to(rng.choice(("/dev/zero", "/dev/stdin", "/dev/full", "/proc/self/mem")))
     elif kind == 3:
         path.symlink_to(rng.choice(("nowhere", path.name, "/etc/passwd", "..")))
-    elif kind == 4:
+    elif rng.random() < 0.5:
         with path.open("wb") as file:
             file.truncate(1 << 40)  # takes no room on the disk

@@ -16,9 +16,10 @@ from vinets.ideals.coefficients import (
     VanishingTerms,
     _padded,
     block_outcome,
-    unit_coefficients,
 )
-from vinets.ideals.rule import Rule
+from vinets.ideals.fit import Rule
+
+every_kind = pytest.mark.parametrize("kind", [GramFactor, OrthogonalFactor])
 
 
 def test_blocks_are_put_under_each_other_and_let_go():
@@ -49,69 +50,7 @@ def test_padding_says_what_exists():
     ]
 
 
-def decided(kind, unit, psi, rows, sets=1):
-    m = rows.shape[-1]
-    constant = torch.full((sets, m), m**-0.5, dtype=torch.float64)
-    if kind == "gram":
-        how = {"shift": psi if unit else 0.0, "threshold": 0.0 if unit else psi}
-        factor = GramFactor(constant, **how)
-    else:
-        factor = OrthogonalFactor(constant, psi=psi, unit=unit)
-    values = torch.from_numpy(np.broadcast_to(rows, (sets, *rows.shape)).copy())
-    valid = torch.ones(values.shape[:2], dtype=torch.bool)
-    before = list(factor.counts)
-    return factor, factor.decide(values, valid, 3), valid, before
-
-
-def mixed_rows(seed, count=14, m=30, rank=5, noise=0.02):
-    random = np.random.default_rng(seed)
-    rows = random.normal(size=(count, rank)) @ random.normal(size=(rank, m)) / rank**0.5
-    return (rows + noise * random.normal(size=rows.shape)) / m**0.5
-
-
-@pytest.mark.parametrize("kind", ["gram", "orthogonal"])
-@pytest.mark.parametrize("seed", range(3))
-def test_coefficients_are_least_squares_over_what_each_candidate_met(kind, seed):
-    rows, psi = mixed_rows(seed), 5e-3
-    factor, block, valid, before = decided(kind, False, psi, rows)
-    out = block_outcome(factor, block, valid, before, Rule(psi, unit=False), OracleLog())
-    (found,), (accepted,) = out.vanished, out.accepted
-    assert out.refused is None and len(accepted) and len(found.position)
-    assert sorted([*accepted, *found.position]) == list(range(14))
-    M = factor.rows[0].numpy()
-    for j, c, value, prefix in zip(
-        found.position, found.table, found.value, found.prefix, strict=True
-    ):
-        assert int(prefix) == 1 + int((accepted < j).sum())  # the constant, and those before it
-        wanted = np.linalg.lstsq(M[:prefix].T, -rows[j], rcond=None)[0]
-        np.testing.assert_allclose(c[:prefix], wanted, atol=1e-9)
-        assert not c[prefix:].any()
-        rest = rows[j] + wanted @ M[:prefix]
-        assert float(value) == pytest.approx(rest @ rest, abs=1e-12)
-
-
-@pytest.mark.parametrize("kind", ["gram", "orthogonal"])
-@pytest.mark.parametrize("seed", range(3))
-def test_eigenvectors_are_those_of_what_each_candidate_met(kind, seed):
-    rows, psi = mixed_rows(seed), 1e-3
-    factor, block, valid, before = decided(kind, True, psi, rows)
-    out = block_outcome(factor, block, valid, before, Rule(psi, unit=True), OracleLog())
-    positions = out.vanished[0].position
-    prefix = out.vanished[0].prefix.tolist()
-    gathered = VanishingTerms.joined([out.vanished[0]], factor.counts[0])
-    (found,) = unit_coefficients(factor, [gathered], psi, 1 << 20)
-    assert len(positions) and found.tail.shape == (len(positions), factor.counts[0])
-    for row, (j, k) in enumerate(zip(positions, prefix, strict=True)):
-        full = np.vstack([factor.rows[0, :k].numpy(), rows[j]])
-        values, vectors = np.linalg.eigh(full @ full.T)
-        x = vectors[:, 0] * np.sign(vectors[-1, 0])
-        assert float(found.value[row]) == pytest.approx(values[0], rel=1e-6, abs=1e-13)
-        np.testing.assert_allclose(found.tail[row, :k], x[:-1], atol=1e-6)
-        assert not found.tail[row, k:].any()
-        assert float(found.lead[row]) == pytest.approx(x[-1], abs=1e-6)
-
-
-@pytest.mark.parametrize("kind", ["gram", "orthogonal"])
+@every_kind
 def test_a_refused_candidate_is_accepted_and_what_follows_undone(kind):
     """Candidates 2 c, a, 3 a, b of the constant c and two new rows: 2 c and 3 a need too much."""
     q = np.linalg.qr(np.column_stack([np.ones(12), np.random.default_rng(0).normal(size=(12, 2))]))[
@@ -119,13 +58,19 @@ def test_a_refused_candidate_is_accepted_and_what_follows_undone(kind):
     ]
     c, a, b = np.sign(q[0, 0]) * q[:, 0], q[:, 1], q[:, 2]
     rows = np.stack([0.5 * c, a, 3 * a, b, 0.1 * b])
-    psi, rule = 1e-6, Rule(1e-6, unit=False, radius=1.0)
-    factor, block, valid, before = decided(kind, False, psi, rows)
-    out = block_outcome(factor, block, valid, before, rule, OracleLog())
-    assert out.refused == 2 and out.accepted[0].tolist() == [1, 2]
-    assert out.vanished[0].position.tolist() == [0]
+    rule = Rule(1e-6, unit=False, radius=1.0)
+
+    def decided(sets):
+        constant = torch.full((sets, 12), 12**-0.5, dtype=torch.float64)
+        factor = kind(constant, psi=rule.psi, unit=False)
+        values = torch.from_numpy(rows).repeat(sets, 1, 1)
+        valid = torch.ones(values.shape[:2], dtype=torch.bool)
+        return factor, factor.decide(values, valid, 3), valid, [1] * sets
+
+    factor, block, valid, before = decided(1)
+    (found,), (accepted,), refused = block_outcome(factor, block, valid, before, rule, OracleLog())
+    assert refused == 2 and accepted.tolist() == [1, 2] and found.position.tolist() == [0]
     assert factor.counts == [3] and factor.active[0, :3].tolist() == [1, 1, 0]
     np.testing.assert_allclose(factor.rows[0, :3], np.stack([c, a, 3 * a]), atol=1e-15)
-    factor, block, valid, before = decided(kind, False, psi, rows, sets=2)
     with pytest.raises(BallBinds):
-        block_outcome(factor, block, valid, before, rule, OracleLog())
+        block_outcome(*decided(2), rule, OracleLog())

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reference import (
-    boosted_loop,
-    in_l1_ball,
-    least_squares,
-    plain_loop,
-    smallest_eigenvector,
-)
+from reference import boosted_loop, in_l1_ball, least_squares, plain_loop, smallest_eigenvector
 
 from vinets import OAVI
 from vinets.data.synthetic import latent_like
 from vinets.ideals.construct import construct
-from vinets.ideals.rule import Rule, Settings
+from vinets.ideals.fit import Rule
 
 problems = st.fixed_dictionaries(
     {
@@ -30,7 +26,7 @@ problems = st.fixed_dictionaries(
         "max_degree": st.integers(1, 5),
         "border": st.sampled_from(["groebner", "full"]),
         "panel": st.integers(1, 9),
-        "memory": st.sampled_from([1, 3000, 100_000, 1 << 30]),
+        "memory_limit": st.sampled_from([1, 3000, 100_000, 1 << 30]),
     }
 )
 
@@ -51,8 +47,9 @@ def points_of(p: dict, seed: int = 0) -> torch.Tensor:
     return torch.from_numpy(latent_like(p["m"], p["n"], p["rank"], seed=p["seed"] + seed))
 
 
-def settings_of(p: dict) -> Settings:
-    return Settings(p["max_degree"], p["border"], "float64", p["memory"], p["panel"])
+def rule_of(p: dict, unit: bool) -> Rule:
+    how = ("psi", "max_degree", "border", "panel", "memory_limit")
+    return Rule(unit=unit, **{name: p[name] for name in how})
 
 
 @pytest.mark.parametrize("orthogonal", [False, True], ids=["gram", "orthogonal"])
@@ -63,7 +60,7 @@ def test_decisions_and_values_are_those_of_the_plain_loop(unit, orthogonal, p):
     Z = points_of(p)
     solve = smallest_eigenvector if unit else least_squares
     plain = plain_loop(Z.numpy(), p["psi"], solve, p["max_degree"], p["border"])
-    (built,) = construct([Z], Rule(p["psi"], unit), settings_of(p), orthogonal=orthogonal)
+    (built,) = construct([Z], rule_of(p, unit), orthogonal=orthogonal)
     assert rows(built.order_ideal) == plain.order_ideal
     assert rows(built.generators.leading) == plain.leading
     wanted = [value for _, _, value in plain.generators]
@@ -76,7 +73,7 @@ def test_decisions_and_values_are_those_of_the_plain_loop(unit, orthogonal, p):
 @given(p=problems, unit=st.booleans())
 def test_every_construction_is_an_ideal_basis_of_its_rule(p, unit):
     Z = points_of(p)
-    (built,) = construct([Z], Rule(p["psi"], unit), settings_of(p), orthogonal=False)
+    (built,) = construct([Z], rule_of(p, unit), orthogonal=False)
     order, leading = rows(built.order_ideal), rows(built.generators.leading)
     known = set(order)
     if p["border"] == "groebner":
@@ -100,11 +97,11 @@ def test_every_construction_is_an_ideal_basis_of_its_rule(p, unit):
 @given(p=problems, unit=st.booleans(), sizes=st.lists(st.integers(1, 40), min_size=2, max_size=4))
 def test_batches_equal_single_fits(p, unit, sizes):
     sets = [points_of({**p, "m": m}, seed=k) for k, m in enumerate(sizes)]
-    rule, how = Rule(p["psi"], unit), settings_of(p)
+    rule = rule_of(p, unit)
     for orthogonal in (False, True):
-        together = construct(sets, rule, how, orthogonal=orthogonal)
+        together = construct(sets, rule, orthogonal=orthogonal)
         for Z, batched in zip(sets, together, strict=True):
-            (alone,) = construct([Z], rule, how, orthogonal=orthogonal)
+            (alone,) = construct([Z], rule, orthogonal=orthogonal)
             assert rows(batched.order_ideal) == rows(alone.order_ideal)
             assert rows(batched.generators.leading) == rows(alone.generators.leading)
             torch.testing.assert_close(
@@ -132,8 +129,7 @@ def test_oavi_in_a_tight_ball_agrees_with_a_convex_solver(oracle, seed, m, n, ps
     for orthogonal in (False, True):
         (built,) = construct(
             [torch.from_numpy(Z)],
-            Rule(psi, unit=False, radius=radius, oracle=oracle),
-            Settings(3, panel=3),
+            Rule(psi, unit=False, radius=radius, oracle=oracle, max_degree=3, panel=3),
             orthogonal=orthogonal,
         )
         assert rows(built.order_ideal) == plain.order_ideal
@@ -149,19 +145,19 @@ def test_a_ball_that_binds_keeps_dependent_terms_in_the_order_ideal():
     x = torch.linspace(-0.5, 0.5, 11, dtype=torch.float64)
     Z = torch.stack([x, 2 * x], dim=1)
     for orthogonal in (False, True):
-        rule = Rule(1e-4, unit=False, radius=1.0)
-        (built,) = construct([Z], rule, Settings(2), orthogonal=orthogonal)
+        rule = Rule(1e-4, unit=False, radius=1.0, max_degree=2)
+        (built,) = construct([Z], rule, orthogonal=orthogonal)
         assert (1,) in rows(built.order_ideal)
-        (free,) = construct([Z], Rule(1e-4, unit=False), Settings(2), orthogonal=orthogonal)
+        (free,) = construct([Z], replace(rule, radius=np.inf), orthogonal=orthogonal)
         assert (1,) in rows(free.generators.leading)
 
 
 def test_a_batch_in_which_the_ball_binds_equals_single_fits():
     sets = [torch.from_numpy(latent_like(20, 3, 2, seed=s)) for s in range(3)]
-    rule = Rule(0.02, unit=False, radius=1.0)
-    together = construct(sets, rule, Settings(3), orthogonal=False)
+    rule = Rule(0.02, unit=False, radius=1.0, max_degree=3)
+    together = construct(sets, rule, orthogonal=False)
     for Z, batched in zip(sets, together, strict=True):
-        (alone,) = construct([Z], rule, Settings(3), orthogonal=False)
+        (alone,) = construct([Z], rule, orthogonal=False)
         assert rows(batched.order_ideal) == rows(alone.order_ideal)
 
 
@@ -171,10 +167,10 @@ def test_the_route_of_a_gpu_gives_the_coefficients_of_a_cpu(monkeypatch, memory)
     from vinets.ideals.coefficients import _in_batches
 
     sets = [torch.from_numpy(latent_like(200, 20, 8, noise=0.1, seed=s)) for s in range(3)]
-    rule, how = Rule(0.01, unit=True), Settings(3, memory_limit=memory)
-    cpu = construct(sets, rule, how, orthogonal=False)
+    rule = Rule(0.01, unit=True, max_degree=3, memory_limit=memory)
+    cpu = construct(sets, rule, orthogonal=False)
     monkeypatch.setattr(module, "unit_coefficients", _in_batches)
-    for here, there in zip(cpu, construct(sets, rule, how, orthogonal=False), strict=True):
+    for here, there in zip(cpu, construct(sets, rule, orthogonal=False), strict=True):
         torch.testing.assert_close(here.generators.tail, there.generators.tail)
         torch.testing.assert_close(here.generators.lead, there.generators.lead)
         torch.testing.assert_close(here.values, there.values)

@@ -8,7 +8,6 @@ import re
 
 import numpy as np
 import pytest
-import torch
 
 from vinets import ABM, OAVI, VCA
 from vinets.data.synthetic import latent_like
@@ -43,18 +42,6 @@ class TestVCA(IdealContract):
     def make(self, psi, max_degree):
         return VCA(psi, max_degree=max_degree)
 
-    def test_expansion_equals_composition(self):
-        X = latent_like(40, 3, 2)
-        model = VCA(0.05, max_degree=4).fit(X)
-        fresh = latent_like(17, 3, 2, seed=9)
-        composed = model.generators_.evaluate(fresh)
-        np.testing.assert_allclose(model.generators_.expanded.evaluate(fresh), composed, atol=1e-8)
-        t = torch.from_numpy(fresh).requires_grad_()
-        auto = torch.autograd.functional.jacobian(
-            lambda z: model.generators_.evaluate(z).sum(0), t
-        ).movedim(0, 1)
-        np.testing.assert_allclose(model.generators_.gradient(fresh), auto, atol=1e-7)
-
     def test_memory_is_estimated_before_it_is_taken(self):
         with pytest.raises(MemoryError, match="lower max_degree, raise psi"):
             VCA(1e-6, memory_limit=10_000).fit(latent_like(100, 12, 12))
@@ -76,31 +63,11 @@ def test_low_precision_finds_nearly_the_same_ideal(precision, normalization):
     assert rough.report_.precision == precision
 
 
-def test_pearson_orders_by_total_correlation(random):
-    free = random.uniform(-1, 1, 100)
-    X = np.c_[free, 0.9 * free, random.uniform(-1, 1, 100)]
-    total = np.abs(np.corrcoef(X.T)).sum(0)
-    model = ABM(1e-6, max_degree=1, variable_order="pearson").fit(X)
-    smallest = np.argsort(total)
-    order = [int(np.argmax(row)) for row in model.order_ideal_[1:]]
-    assert order == [v for v in smallest if v in order]
-    assert len(model.generators_) == 1
-
-
 def test_feature_names_read_like_algebra():
     model = OAVI(0.0, oracle="exact", max_degree=2)
     x = np.linspace(-1, 1, 20)
     model.fit(np.c_[x, x**2])
     assert model.get_feature_names_out(["t", "s"]).tolist() == ["t^2 - s"]
-
-
-def test_reports_count_what_was_found():
-    model = ABM(0.01, max_degree=3).fit(latent_like(100, 10, 3))
-    report = model.report_
-    assert sum(d.accepted for d in report.degrees) + 1 == report.n_terms == len(model.order_ideal_)
-    assert sum(d.generators for d in report.degrees) == report.n_generators
-    assert all(d.accepted + d.generators == d.border for d in report.degrees)
-    assert report.path == "gram" and report.device == "cpu" and report.seconds > 0
 
 
 def test_oracles_report_how_they_ended():
@@ -119,7 +86,7 @@ def test_oracles_report_how_they_ended():
 
 
 def test_full_borders_report_whether_the_order_ideal_is_closed():
-    case = latent_like(15, 3, 2, seed=4)
+    found = set()
     for seed in range(40):
         model = ABM(0.05, normalization="leading", border="full", max_degree=4)
         model.fit(latent_like(15, 3, 2, seed=seed))
@@ -131,7 +98,8 @@ def test_full_borders_report_whether_the_order_ideal_is_closed():
             if t[v]
         )
         assert model.report_.closed_under_division == closed
-    assert ABM(0.05).fit(case).report_.closed_under_division
+        found.add(closed)
+    assert found == {True, False}
 
 
 @pytest.mark.parametrize("kind", [ABM, OAVI, VCA])

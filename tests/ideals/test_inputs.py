@@ -32,6 +32,11 @@ from vinets.ideals.base import ScaleWarning
         (ABM(max_degree=0), r"'max_degree' parameter of ABM must be a positive integer or None"),
         (OAVI(n_samples=-3), r"'n_samples' parameter of OAVI"),
         (VCA(memory_limit=0), r"'memory_limit' parameter of VCA .* It counts bytes"),
+        (OAVI(start="corner"), "'start' parameter of OAVI"),
+        (OAVI(stop="soon"), "'stop' parameter of OAVI"),
+        (OAVI(tol=-1.0), "'tol' parameter of OAVI"),
+        (OAVI(tau=-float("inf")), "'tau' parameter of OAVI"),
+        (OAVI(start="vertex", tau=float("inf")), "give a finite tau"),
     ],
 )
 def test_parameters_outside_their_domain_are_named(model, message):
@@ -76,7 +81,10 @@ def test_tiny_tolerances_take_the_orthogonal_path_and_say_so():
     assert ABM(1e-3, precision="float32").fit(circle()).report_.path == "orthogonal"
 
 
-@pytest.mark.parametrize("as_given", [np.asfortranarray, lambda X: np.repeat(X, 2, 0)[::2], list])
+LAYOUTS = [np.asfortranarray, lambda X: np.repeat(X, 2, 0)[::2], lambda X: X[::-1].copy()[::-1]]
+
+
+@pytest.mark.parametrize("as_given", [*LAYOUTS, list])
 def test_the_layout_of_an_array_does_not_matter(as_given):
     X = circle(30)
     model, other = ABM(1e-3).fit(X), ABM(1e-3).fit(as_given(X))

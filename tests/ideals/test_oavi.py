@@ -135,15 +135,6 @@ def test_without_a_ball_it_is_least_squares(oracle, psi):
     assert model.report_.oracle == {} and not model.steps_.any()
 
 
-def test_bad_values_are_named():
-    Z = surface(0)
-    for name, value in (("start", "corner"), ("stop", "soon"), ("tol", -1.0), ("tau", -math.inf)):
-        with pytest.raises(ValueError, match=f"'{name}' parameter of OAVI"):
-            OAVI(**{name: value}).fit(Z)
-    with pytest.raises(ValueError, match="give a finite tau"):
-        OAVI(start="vertex", tau=math.inf).fit(Z)
-
-
 def test_published_algorithms_have_no_corrections():
     for name in STEPPING:
         assert getattr(ORACLES[name]().as_published(), "corrections", 0) == 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import tracemalloc
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -141,24 +142,20 @@ def chained(seed: int) -> np.ndarray:
     return points / max(1, np.abs(points).max())
 
 
-@pytest.mark.parametrize(("seed", "leading"), [(12, [0, 1, 0, 0, 1]), (330, [1, 0, 0, 0, 1])])
-def test_exact_relations_on_the_face_of_the_ball_are_found(seed, leading):
-    """They vanish by terms that depend on each other: in Gram form, rounding would decide."""
+@pytest.mark.parametrize("seed", [12, 330, 74, 96, 102, 129])
+def test_exact_relations_on_the_face_of_the_ball_are_found(seed):
+    """They vanish by terms that depend on each other: in Gram form, rounding would decide.
+
+    A bound above 0 by rounding alone once refused the last four, in one fit and not the other.
+    """
     points = chained(seed)
     model = OAVI(0.0, oracle="exact", tau=2.0, max_degree=2)
     held = clone(model).fit(points)
-    assert leading in held.leading_terms_.tolist()
+    leading = {12: [0, 1, 0, 0, 1], 330: [1, 0, 0, 0, 1]}
+    assert seed not in leading or leading[seed] in held.leading_terms_.tolist()
     assert float(held.transform(points).max()) < 1e-14
     for parts in (1, 2, 5):
         assert_same(clone(model).fit_stream(np.array_split(points, parts)), held, 1e-6)
-
-
-@pytest.mark.parametrize("seed", [74, 96, 102, 129])
-def test_exact_relations_whose_coefficients_fill_the_ball_are_found(seed):
-    """A bound that is above 0 by rounding alone once refused them, in one fit and not the other."""
-    points = chained(seed)
-    model = OAVI(0.0, oracle="exact", tau=2.0, max_degree=2)
-    assert_same(clone(model).fit_stream(np.array_split(points, 3)), model.fit(points), 1e-6)
 
 
 @pytest.mark.parametrize("precision", ["float32", "float16"])
@@ -245,27 +242,15 @@ def test_an_interrupted_fit_leaves_the_estimator_unfitted():
     assert not hasattr(model, "generators_")
 
 
-class Heard:
-    def __init__(self) -> None:
-        self.stages: list[tuple[str, int]] = []
-        self.done = 0
-
-    def start(self, stage: str, total: int) -> None:
-        self.stages.append((stage, total))
-
-    def advance(self, count: int = 1, note: str = "") -> None:
-        self.done += count
-
-
 def test_progress_counts_points():
-    heard = Heard()
+    heard = Mock()
     ABM(1e-3, max_degree=2).fit_stream([surface(40), surface(60)], progress=heard)
-    assert [total for _, total in heard.stages] == [0, 100]  # unknown at first
-    assert heard.stages[1][0].startswith("degree 2")
-    assert heard.done == 200
-    heard = Heard()
+    stages = [call.args for call in heard.start.call_args_list]
+    assert [total for _, total in stages] == [0, 100]  # unknown at first
+    assert stages[1][0].startswith("degree 2")
+    assert [call.args for call in heard.advance.call_args_list] == [(40,), (60,)] * 2
     ABM(1e-3, max_degree=1).fit_stream([surface(40)], n_points=40, progress=heard)
-    assert heard.stages[0][1] == 40
+    assert heard.start.call_args.args[1] == 40
 
 
 def test_memory_does_not_grow_with_the_points():

@@ -114,15 +114,6 @@ def test_complex_points_and_missing_labels_are_refused():
         fit_class_ideals(X, np.array(["a", 1] * 30, dtype=object), ABM())
 
 
-def test_rows_in_reverse_are_the_same_points():
-    X, y = POINTS["grid"], np.arange(60) % 2
-    one, other = ABM(0.05).fit(X), ABM(0.05).fit(X[::-1])
-    assert (one.leading_terms_ == other.leading_terms_).all()
-    np.testing.assert_allclose(other.transform(X[::-1]), one.transform(X)[::-1], atol=1e-9)
-    np.testing.assert_allclose(one.generators_.evaluate(X[::-1]).shape, (60, len(one.generators_)))
-    assert len(fit_class_ideals(X[::-1], y[::-1], ABM(0.05)).classes) == 2
-
-
 def test_vca_loses_no_component_of_points_far_from_zero():
     """Near 0, a variable less its mean would look like a constant."""
     X = DRAW.integers(10**17, 10**18, (12, 4)).astype(float)

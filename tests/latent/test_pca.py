@@ -89,13 +89,6 @@ def test_small_variances_survive_beside_a_large_mean_in_float32():
         assert_same(pca, expected, 1e-5)
 
 
-def test_transform_gives_scikit_learns_coordinates_up_to_signs():
-    values = decaying(80, 12, 0.6)
-    other = reference(values, 3)
-    ours = fit_pca(in_chunks(values, 30), 3).transform(values)
-    np.testing.assert_allclose(ours.abs(), np.abs(other.transform(values.numpy())), atol=1e-8)
-
-
 @pytest.mark.parametrize("method", METHODS)
 def test_signs_and_seeds_leave_nothing_to_chance(method):
     values = decaying(90, 40, 0.8)
@@ -108,19 +101,19 @@ def test_signs_and_seeds_leave_nothing_to_chance(method):
 
 
 @pytest.mark.parametrize(
-    ("shape", "expected"), [((2049, 2049), 3), ((3000, 20), 2), ((20, 3000), 2)]
+    ("shape", "method", "expected"),
+    [
+        *[((2049, 2049), "auto", 3), ((3000, 20), "auto", 2), ((20, 3000), "auto", 2)],
+        *[((50, 20), "exact", 2), ((50, 20), "randomized", 3), ((50, 20), "streaming", 1)],
+    ],
 )
-def test_auto_turns_to_the_randomized_method_if_both_sides_are_large(shape, expected):
+def test_auto_takes_the_passes_of_the_randomized_method_if_both_sides_are_large(
+    shape, method, expected
+):
     values, passes = torch.randn(*shape, generator=torch.Generator().manual_seed(0)), []
-    fit_pca(lambda: passes.append(1) or values.split(512), 2, n_iter=1, oversample=0)
+    chunks = lambda: passes.append(1) or values.split(512)  # noqa: E731
+    fit_pca(chunks, 2, method=method, n_iter=1, oversample=0)
     assert len(passes) == expected
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_one_pass_for_streaming_and_a_fixed_number_for_the_others(method):
-    values, passes = decaying(50, 20, 0.8), []
-    fit_pca(lambda: passes.append(1) or values.split(20), 3, method=method, n_iter=3)
-    assert len(passes) == {"exact": 2, "randomized": 5, "streaming": 1}[method]
 
 
 @pytest.mark.parametrize("method", METHODS)

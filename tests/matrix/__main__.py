@@ -12,8 +12,7 @@ import json
 import sys
 from pathlib import Path
 
-from matrix.environments import CORE, QUICK, Unavailable, tried
-from matrix.rows import ROWS
+from matrix.environments import CORE, QUICK, ROWS, Unavailable, tried
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "benchmarks" / "results" / "matrix.json"

@@ -8,11 +8,11 @@ import re
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-from matrix.rows import TESTING, Row
 
 # What depends on versions: arithmetic, files, and everything that calls into torch, numpy, sklearn.
 CORE = (
@@ -33,15 +33,42 @@ print(json.dumps({"python": platform.python_version()} | {name: version(name) fo
 """
 PACKAGES = (
     *("python3-torch", "python3-numpy", "python3-scipy", "python3-sklearn", "python3-safetensors"),
-    *(
-        "python3-joblib",
-        "python3-rich",
-        "python3-attr",
-        "python3-docutils",
-        "python3-pytest",
-        "python3-hypothesis",
-    ),
-    "python3-pil",
+    *("python3-joblib", "python3-rich", "python3-attr", "python3-docutils", "python3-pil"),
+    *("python3-pytest", "python3-hypothesis"),
+)
+PIP = ("-m", "pip", "install", "--quiet", "--disable-pip-version-check")
+
+# What every row needs to run tests, in whatever version there is.
+TESTING = ("pytest", "hypothesis", "sympy", "pillow")
+# The least versions that pyproject.toml allows, but for torch, whose builds for a CPU are rare.
+OLDEST = (
+    *("numpy==1.26.4", "scipy==1.13.1", "scikit-learn==1.6.1", "safetensors==0.5.3"),
+    *("joblib==1.4.2", "filelock==3.13.4", "threadpoolctl==3.1.0", "rich==13.9.4"),
+    *("jinja2==3.1.6", "cyclopts==5.4.0", "tomli-w==1.2.0"),
+)
+# What Debian does not have, and pip gets without what it needs.
+CLI = ("cyclopts==5.4.0", "tomli-w==1.2.0", "docstring-parser==0.18.0", "rich-rst==2.2.0")
+
+
+@dataclass(frozen=True)
+class Row:
+    """An environment: an interpreter with pins, or a release of Debian with its own packages."""
+
+    name: str
+    python: str = "3.11"
+    pins: tuple[str, ...] = ()  # before those of constraints.txt
+    debian: str = ""  # a suite, whose torch is built for the CPU
+    beside: tuple[str, ...] = ()  # what that suite has too old, from PyPI
+
+
+ROWS = (
+    Row("oldest numpy and others", pins=OLDEST),
+    Row("oldest torch of PyPI", pins=("torch==2.6.0",)),
+    Row("newest torch of PyPI", pins=("torch==2.15.0",)),
+    Row("Python 3.12", "3.12"),
+    Row("Python 3.13", "3.13"),
+    Row("Debian 13", "3.13", debian="trixie", beside=("scikit-learn==1.6.1", *CLI)),
+    Row("Debian testing", "3.14", debian="forky", beside=CLI),
 )
 
 
@@ -70,25 +97,18 @@ def _tested(row: Row, run: Any, tree: Path, tests: tuple[str, ...]) -> dict[str,
     asked = run("-c", VERSIONS)
     if asked.returncode:
         raise Unavailable(_last(asked.stderr))
-    words = [f"tests/{name}" for name in tests]
-    done = run(
-        *("-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not slow and not cluster"),
-        *("--tb=short", *words),
-        cwd=tree,
-    )
-    counts = {
-        kind: int(number)
-        for number, kind in re.findall(r"(\d+) (passed|failed|skipped|error)", _last(done.stdout))
-    }
+    words = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not slow and not cluster")
+    done = run(*words, "--tb=short", *(f"tests/{name}" for name in tests), cwd=tree)
+    counts = Counter[str]()
+    for number, kind in re.findall(r"(\d+) (passed|failed|skipped|error)", _last(done.stdout)):
+        counts["failed" if kind == "error" else kind] += int(number)
     if done.returncode:
         print(done.stdout[-6000:], done.stderr[-2000:], file=sys.stderr)
     return {
         "row": row.name,
         **json.loads(asked.stdout.splitlines()[-1]),
-        "passed": counts.get("passed", 0),
-        "skipped": counts.get("skipped", 0),
-        "failed": counts.get("failed", 0) + counts.get("error", 0),
-        "outcome": "passed" if done.returncode == 0 else "failed",
+        **{kind: counts[kind] for kind in ("passed", "skipped", "failed")},
+        "outcome": "failed" if done.returncode else "passed",
     }
 
 
@@ -96,9 +116,16 @@ def _last(text: str) -> str:
     return (text.strip().splitlines() or ["nothing was said"])[-1]
 
 
-def _environment() -> dict[str, str]:
-    # the sources of this repository must not be found, whatever is set for it
-    return {k: v for k, v in os.environ.items() if k != "PYTHONPATH"} | {"OMP_NUM_THREADS": "1"}
+def _asked(*command: Any, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """Run a command that does not find the sources of this repository, whatever is set for it."""
+    env = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"} | {"OMP_NUM_THREADS": "1"}
+    return subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, check=False)
+
+
+def _or_unavailable(*command: Any) -> None:
+    done = _asked(*command)
+    if done.returncode:
+        raise Unavailable(_last(done.stderr))
 
 
 # --- an interpreter with packages of PyPI -----------------------------------------------------
@@ -114,39 +141,20 @@ def _venv(row: Row, wheel: Path, root: Path, folder: Path) -> Any:
     own = {pin.partition("==")[0] for pin in row.pins}
     lines = (root / "constraints.txt").read_text().splitlines()
     pins = [line for line in lines if line.partition("==")[0] not in own and "#" not in line]
-    if row.pins and any(pin.startswith("torch") for pin in row.pins):
+    if any(pin.startswith("torch") for pin in row.pins):
         pins = []  # another torch wants others of everything
-    (folder / "pins.txt").write_text("\n".join([*pins, *row.pins, ""]))
-    _require_cpu_build(python, [*pins, *row.pins])
-    install = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    install += ["-c", folder / "pins.txt"]
-    _or_unavailable([*install, wheel, *TESTING])
-    # a wheel of the same version may be there from before
-    _or_unavailable([*install, "--no-deps", "--force-reinstall", wheel])
-
-    def run(*words: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-        where = cwd or folder
-        command = [str(python), *words]
-        return subprocess.run(
-            command, cwd=where, env=_environment(), capture_output=True, text=True
-        )
-
-    return run
-
-
-def _require_cpu_build(python: Path, pins: list[str]) -> None:
-    """Raise where torch is to be had with gigabytes for GPUs only, before any of it is fetched."""
+    pins += row.pins
+    (folder / "pins.txt").write_text("\n".join([*pins, ""]))
+    # Torch for GPUs has gigabytes, and is refused before any of it is fetched.
     wanted = next(pin.partition("==")[2] for pin in pins if pin.startswith("torch=="))
-    words = [python, "-m", "pip", "index", "versions", "torch", "--disable-pip-version-check"]
-    told = subprocess.run(words, capture_output=True, text=True)
-    if sys.platform == "linux" and f"{wanted}+cpu" not in told.stdout:
+    words = ("-m", "pip", "index", "versions", "torch", "--disable-pip-version-check")
+    if sys.platform == "linux" and f"{wanted}+cpu" not in _asked(python, *words).stdout:
         raise Unavailable(f"no build of torch {wanted} for the CPU is to be had here")
-
-
-def _or_unavailable(command: list[Any]) -> None:
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode:
-        raise Unavailable(_last(done.stderr))
+    install = (python, *PIP, "-c", folder / "pins.txt")
+    _or_unavailable(*install, wheel, *TESTING)
+    # a wheel of the same version may be there from before
+    _or_unavailable(*install, "--no-deps", "--force-reinstall", wheel)
+    return lambda *words, cwd=folder: _asked(python, *words, cwd=cwd)
 
 
 # --- a release of Debian, in a folder ---------------------------------------------------------
@@ -162,24 +170,18 @@ def _debian(row: Row, wheel: Path, folder: Path, work: Path) -> Any:
     system = work / row.debian
     if not (system / "usr" / "bin" / "python3").exists():
         script = "/usr/share/debootstrap/scripts/sid"  # the same for every suite
-        words = ["debootstrap", "--variant=minbase", row.debian, system, mirror, script]
-        _or_unavailable(words)
-        apt = ["apt-get", "install", "-y", "-qq", "--no-install-recommends", *PACKAGES]
-        _or_unavailable(["chroot", system, "env", "DEBIAN_FRONTEND=noninteractive", *apt])
+        _or_unavailable("debootstrap", "--variant=minbase", row.debian, system, mirror, script)
+        apt = ("apt-get", "install", "-y", "-qq", "--no-install-recommends", *PACKAGES)
+        _or_unavailable("chroot", system, "env", "DEBIAN_FRONTEND=noninteractive", *apt)
     inside = system / "matrix"
     shutil.rmtree(inside, ignore_errors=True)
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    pip += ["--no-deps", "--only-binary=:all:", "--python-version", row.python]
-    _or_unavailable([*pip, "--target", inside / "site", wheel, *row.beside])
+    pip = (sys.executable, *PIP, "--no-deps", "--only-binary=:all:", "--python-version", row.python)
+    _or_unavailable(*pip, "--target", inside / "site", wheel, *row.beside)
     shutil.copytree(folder / "tree", inside / "tree")
-    _or_unavailable(["mount", "-t", "proc", "proc", system / "proc"])
-
-    def run(*words: str, cwd: Path = Path("/")) -> subprocess.CompletedProcess[str]:
-        where = ["env", "-C", str(cwd), "PYTHONPATH=/matrix/site", "OMP_NUM_THREADS=1"]
-        command = ["chroot", str(system), *where, "python3", *words]
-        return subprocess.run(command, env=_environment(), capture_output=True, text=True)
-
+    _or_unavailable("mount", "-t", "proc", "proc", system / "proc")
     try:
-        yield run
+        yield lambda *words, cwd="/": _asked(
+            *("chroot", system, "env", "-C", cwd, "PYTHONPATH=/matrix/site", "python3", *words)
+        )
     finally:
         subprocess.run(["umount", system / "proc"], check=True)

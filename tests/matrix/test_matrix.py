@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from matrix.environments import CORE, QUICK, Unavailable, tried
-from matrix.rows import OLDEST, ROWS, Row
+from matrix.environments import CORE, OLDEST, QUICK, ROWS, Row, Unavailable, tried
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]

@@ -8,7 +8,7 @@ from torch import nn
 
 from vinets.data import ImageSource, Preprocessing
 from vinets.measure import evaluate
-from vinets.measure.doubt import (
+from vinets.measure.level import (
     AccuracyWarning,
     low_accuracy_sentence,
     warn_of_low_accuracy,

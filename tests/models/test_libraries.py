@@ -26,23 +26,10 @@ from vinets.models.libraries.torchvision import import_torchvision
 from vinets.models.libraries.transformers import import_transformers
 from vinets.models.records import bytes_of, sketch
 
-VIT = {
-    "hidden_size": 16,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
-    "intermediate_size": 24,
-    "image_size": 16,
-    "patch_size": 8,
-    "num_channels": 1,
-}
-BERT = {
-    "vocab_size": 30,
-    "hidden_size": 16,
-    "num_hidden_layers": 1,
-    "num_attention_heads": 2,
-    "intermediate_size": 24,
-    "max_position_embeddings": 8,
-}
+SHAPE = {"hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 24}
+IMAGES = {"image_size": 16, "patch_size": 8, "num_channels": 1}
+VIT = {**SHAPE, **IMAGES, "num_hidden_layers": 2}
+BERT = {**SHAPE, "num_hidden_layers": 1, "vocab_size": 30, "max_position_embeddings": 8}
 
 # Configs that name another network, which may be an address.
 HUB = {"architecture": "hf-hub:x/y"}
@@ -98,38 +85,27 @@ def assert_same_outputs(model, again, inputs, path):
     torch.testing.assert_close(getattr(b, "logits", b), getattr(a, "logits", a))
 
 
-def test_importing_torchvision_twice_gives_the_same_working_module(torchvision):
-    assert import_torchvision() is torchvision
-    assert importlib.import_module("torchvision.models").list_models()
-
-
-def test_a_missing_library_is_named_with_its_extra(monkeypatch):
-    real = importlib.import_module
-
-    def without(name, *args):
-        if name == "transformers":
-            raise ModuleNotFoundError("No module named 'transformers'", name="transformers")
-        return real(name, *args)
-
-    monkeypatch.setattr(importlib, "import_module", without)
-    with pytest.raises(ModuleNotFoundError, match=r'pip install "vinets\[hf\]"'):
-        create_model("hf:BertModel")
-
-
-@pytest.mark.parametrize("missing", ["timm", "torchvision"])
-def test_a_missing_part_of_timm_is_asked_for_in_the_name_of_timm(monkeypatch, missing):
+@pytest.mark.parametrize(
+    ("spec", "missing", "message"),
+    [
+        ("hf:BertModel", "transformers", r'transformers need transformers.*"vinets\[hf\]"'),
+        ("timm:resnet18", "timm", r'^Networks of timm need timm, .*"vinets\[vision\]"'),
+        ("timm:resnet18", "torchvision", r'^Networks of timm need torchvision, .*vision\]"'),
+    ],
+)
+def test_a_missing_library_is_named_with_its_extra(monkeypatch, spec, missing, message):
     load = importlib.import_module
 
-    def without(name, *args):
+    def without(name, *args, **more):
         if name == missing:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-        return load(name, *args)
+        return load(name, *args, **more)
 
-    monkeypatch.setattr(importlib.util, "find_spec", lambda n: n != missing or None)
+    if spec.startswith("timm"):
+        monkeypatch.setattr(importlib.util, "find_spec", lambda n: n != missing or None)
     monkeypatch.setattr(importlib, "import_module", without)
-    message = rf'^Networks of timm need {missing}, .*pip install "vinets\[vision\]"'
     with pytest.raises(ModuleNotFoundError, match=message):
-        create_model("timm:resnet18")
+        create_model(spec)
 
 
 @pytest.fixture
@@ -200,14 +176,12 @@ def test_a_timm_network_with_a_new_head_is_followed(timm):
 
 
 def test_torchvision_networks_are_made_again(torchvision, tmp_path):
+    assert import_torchvision() is torchvision  # once more
     model = create_model("torchvision:mobilenet_v3_small", 4)
     assert_same_outputs(model, made_again(model), torch.randn(1, 3, 32, 32), tmp_path)
     plain = torchvision.models.squeezenet1_1(num_classes=6)
-    assert record_of(plain) == {
-        "library": "torchvision",
-        "name": "squeezenet1_1",
-        "options": {"num_classes": 6},
-    }
+    own = {"library": "torchvision", "name": "squeezenet1_1", "options": {"num_classes": 6}}
+    assert record_of(plain) == own
 
 
 def test_libraries_tell_what_weights_were_normalised_by(timm, torchvision):
@@ -252,7 +226,7 @@ def test_a_subclass_of_a_transformers_class_is_custom(transformers):
 @pytest.mark.parametrize(
     ("library", "name", "options", "message"),
     [
-        ("timm", "vit_tiny_patch16_22", {}, "nearest names are vit_tiny_patch16_224"),
+        ("timm", "vit_tiny_patch16_22", {}, "Did you mean 'vit_tiny_patch16_224'"),
         ("timm", "os.system", {}, "timm has no network of that name"),
         ("timm", "convnext_atto", {"no_such": 1}, "that timm is known to shape networks by"),
         ("timm", "convnext_atto", {"act_layer": "local-dir:/x"}, "made of numbers and words"),
@@ -289,9 +263,8 @@ def test_records_reach_registries_only(request, library, name, options, message)
 
 def test_a_config_cannot_rename_what_is_refused(transformers):
     hostile = {**BERT, "attribute_map": {"zz": "_attn_implementation"}, "zz": "owner/kernel"}
-    model = rebuild(
-        {"library": "transformers", "name": "BertModel", "options": {"config": hostile}}
-    )
+    options = {"config": hostile}
+    model = rebuild({"library": "transformers", "name": "BertModel", "options": options})
     assert "zz" not in model.config.to_dict() and model.config.attribute_map == {}
     assert model.config._attn_implementation in ("sdpa", "eager")
 

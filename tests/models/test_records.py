@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from functools import reduce
 
 import pytest
 import torch
@@ -41,8 +42,9 @@ def shapes(model: nn.Module) -> dict[str, tuple[int, ...]]:
     ],
 )
 def test_a_network_is_made_again_from_its_record_after_json(make):
-    model = make()
+    model, state = make(), torch.get_rng_state()
     record = source_of(model)
+    assert torch.equal(torch.get_rng_state(), state)
     again = rebuild(json.loads(json.dumps(record)))
     assert type(again) is type(model) and str(again) == str(model)
     assert shapes(again) == shapes(model)
@@ -61,12 +63,6 @@ def test_the_record_is_kept_without_touching_the_network():
     assert source_of(model)["options"]["num_classes"] == 5
 
 
-def test_looking_for_the_record_draws_no_random_numbers():
-    model, state = resnet18(), torch.get_rng_state()
-    source_of(model)
-    assert torch.equal(torch.get_rng_state(), state)
-
-
 def test_a_new_last_layer_is_seen_and_other_changes_make_a_custom_network():
     model = create_model("resnet18", 10)
     model.fc = nn.Linear(512, 3)
@@ -76,8 +72,7 @@ def test_a_new_last_layer_is_seen_and_other_changes_make_a_custom_network():
 
 
 class Custom(ResNet):
-    def forward(self, x):
-        return -super().forward(x)
+    """May compute something else."""
 
 
 def test_custom_classes_have_no_record():
@@ -95,20 +90,20 @@ def test_a_foreign_attribute_of_the_same_name_is_no_record():
 @pytest.mark.parametrize(
     ("spec", "options", "message"),
     [
-        ("resnet81", {}, r"'spec' parameter.*one of resnet18.*nearest names are resnet18"),
+        ("resnet81", {}, r"'spec' parameter.*one of resnet18.*Did you mean 'resnet18'"),
         ("onnx:thing", {}, r"hf:CLASS, timm:NAME, torchvision:NAME"),
         ("timm:", {}, r"'spec' parameter"),
         (None, {}, r"'spec' parameter"),
         ("resnet18", {"num_classes": 0}, r"'num_classes'.*positive integer"),
         ("resnet18", {"depth": 3}, r"could not be built with the options depth, num_classes:"),
-        (
-            "resnet",
-            {"blocks": [10**9] * 4, "maxpool": True},
-            r"three or four integers from 1 to 100",
-        ),
+        ("resnet", {"blocks": [10**9] * 4, "maxpool": True}, r"three or four .* from 1 to 100"),
         ("resnet", {"blocks": [1] * 5, "maxpool": True}, r"three or four integers"),
         ("resnet", {"blocks": [1] * 4, "maxpool": True, "channels": 10**6}, r"'channels'.* 1024"),
-        ("resnet18", {"width": 0}, r"'width' parameter of ResNet must be a number from 1/64 to 1"),
+        (
+            "resnet18",
+            {"width": 0},
+            r"'width' parameter of ResNet must be a number in",
+        ),
         ("resnet18", {"width": "half"}, r"'width' parameter"),
         ("hf:BertModel", {"config": "tiny"}, r"'config' parameter.*must be a dict"),
     ],
@@ -123,11 +118,12 @@ def record(library="vinets", name="digits_cnn", **options):
     return {"library": library, "name": name, "options": options}
 
 
+def bert(**config):
+    return record("transformers", "BertModel", config=config)
+
+
 def nested(depth):
-    inner: list = []
-    for _ in range(depth):
-        inner = [inner]
-    return inner
+    return reduce(lambda inner, _: [inner], range(depth), [])
 
 
 @pytest.mark.parametrize(
@@ -155,14 +151,8 @@ def nested(depth):
         (record("timm", "resnet18", checkpoint_path="x.pt"), "fetch weights or code"),
         (record("timm", "resnet18", pretrained_cfg={"url": "x"}), "fetch weights or code"),
         (record("torchvision", "resnet18", weights="DEFAULT"), "fetch weights or code"),
-        (
-            record("transformers", "BertModel", config={"attn_implementation": "someone/kernel"}),
-            "fetch weights or code",
-        ),
-        (
-            record("transformers", "BertModel", config={"a": [{"auto_map": {"b": "c.py"}}]}),
-            "fetch weights or code",
-        ),
+        (bert(attn_implementation="someone/kernel"), "fetch weights or code"),
+        (bert(a=[{"auto_map": {"b": "c.py"}}]), "fetch weights or code"),
     ],
 )
 def test_records_that_nobody_vouches_for_are_refused(source, message):

@@ -9,7 +9,7 @@ import pytest
 import torch
 from sklearn.decomposition import PCA
 
-from vinets import BuildFacts, baselines, build, collect, cut_points
+from vinets import BuildFacts, baselines, build, collect
 from vinets.core.plain import as_plain, from_plain
 from vinets.core.settings import LatentOptions
 from vinets.heads import HEADS, LocalOptions, ProductsOptions, VanishingOptions
@@ -88,13 +88,10 @@ def test_the_local_projection_is_the_pca_of_one_position_an_example(latents):
 def test_pictures_show_that_generators_vanish_on_their_class_alone(latents):
     report = build(latents, **SMALL)[1]
     pictures = report.pictures
-    assert pictures.means.shape == (10, 40) and pictures.owners.tolist() == [
-        k for k in range(10) for _ in range(4)
-    ]
+    assert pictures.means.shape == (10, 40)
+    np.testing.assert_array_equal(pictures.owners, np.repeat(np.arange(10), 4))
     own = pictures.means[pictures.owners, np.arange(40)]
-    others = np.array(
-        [np.delete(pictures.means[:, j], k).min() for j, k in enumerate(pictures.owners)]
-    )
+    others = [np.delete(pictures.means[:, j], k).min() for j, k in enumerate(pictures.owners)]
     assert (own < others).mean() > 0.8
     assert sum(map(len, pictures.scores)) == report.generators_found
 
@@ -141,19 +138,6 @@ def test_everything_is_kept_in_blocks(latents):
     torch.testing.assert_close(ours, theirs, atol=1e-3, rtol=1e-3)
 
 
-@pytest.mark.parametrize("cap", [1, 5, 20])
-def test_no_more_monomials_than_allowed(latents, cap):
-    net, report = build(latents, **SMALL | {"monomials": cap})
-    assert len(net.head.polynomials.monomials.terms) == report.monomials_kept == cap
-
-
-def test_sparse_coefficients_are_masked(latents):
-    net = build(latents, algorithm="oavi", max_degree=2, sparse=True, **SMALL)[0]
-    layer = net.head.polynomials
-    assert layer.mask is not None and 0 < layer.mask.float().mean() < 1
-    assert (layer.coefficients[~layer.mask] == 0).all()
-
-
 @pytest.mark.parametrize(
     ("algorithm", "psi", "degree"), [("abm", 0.05, 3), ("oavi", 0.1, 2), ("vca", 0.1, 2)]
 )
@@ -170,31 +154,6 @@ def test_without_components_the_channels_are_the_variables(latents):
     net, report = build(latents, head="local", psi=0.3, **SMALL | {"components": None})
     assert net.head.projection is None and report.explained_variance is None
     assert net.head.polynomials.monomials.terms.n_variables == 64
-
-
-def test_a_cut_is_a_name_an_index_or_a_share(model, train):
-    options = SMALL | {"per_class": 16}
-    points = cut_points(model, train.example())
-    names = [p.name for p in points]
-    by_name = build(model, train, "relu2", **options)[1]
-    by_index = build(model, train, names.index("relu2"), **options)[1]
-    by_share = build(model, train, "50%", **options)[1]
-    assert by_name.cut == by_index.cut == "relu2"
-    assert by_share.cut in [p.name for p in points if p.removed == 0.5]
-    assert by_name.parts == by_index.parts
-
-
-def test_equal_seeds_build_equal_networks_and_change_nothing_in_the_model(model, train):
-    before = {k: t.clone() for k, t in model.state_dict().items()}
-    nets = []
-    for outside in range(2):
-        torch.manual_seed(outside)  # does not matter
-        options = SMALL | {"per_class": 16}
-        nets.append(build(model, train, "relu2", head="local", seed=3, **options)[0])
-    states = [net.state_dict() for net in nets]
-    assert all(torch.equal(t, states[1][k]) for k, t in states[0].items())
-    assert all(torch.equal(t, before[k]) for k, t in model.state_dict().items())
-    assert all(p.requires_grad for p in model.parameters())
 
 
 @pytest.mark.parametrize(
@@ -221,8 +180,6 @@ def test_bad_input_is_named(latents, options, message):
 def test_data_and_cut_are_needed(model, train):
     with pytest.raises(ValueError, match="needs train_data and a cut"):
         build(model, train)
-    with pytest.raises(ValueError, match=r"nearest names are .*relu3"):
-        build(model, train, "relu33", progress=None)
 
 
 @pytest.mark.parametrize("order", ["tanh-pca", "pca-tanh"])
@@ -284,15 +241,12 @@ def test_a_baseline_takes_the_options_of_the_head_that_it_is_compared_with(laten
     like = VanishingOptions(components=8, keep=4, monomials=32)
     net, _ = build(latents, head="components", like=like, progress=None)
     assert net.head.linear.in_features == 8
-    assert torch.equal(
-        net.head.linear.weight,
-        baselines(latents, options=like)["linear, components"].head.linear.weight,
-    )
+    other = baselines(latents, options=like)["linear, components"]
+    assert torch.equal(net.head.linear.weight, other.head.linear.weight)
 
 
 def test_the_paper_is_the_default():
-    options, _ = options_of("build", "vanishing", {})
-    assert options == VanishingOptions(
+    assert options_of("build", "vanishing", {})[0] == VanishingOptions(
         **{"components": 128, "order": "pca-tanh", "scale": "unit", "score": "separation"},
         **{"algorithm": "abm", "normalization": "leading", "psi": 0.1, "max_degree": 5},
         **{"keep": 128, "monomials": 512},
@@ -339,17 +293,13 @@ def test_a_class_with_one_example_is_fitted_and_scored_on_it():
     assert (report.pictures.owners == 2).any()
 
 
-def test_too_few_examples_are_said():
-    images = torch.randn(1, 1, 8, 8)
-    with pytest.raises(ValueError, match=r"^[^\n]+\.$"):
-        build(digits_cnn(), (images, torch.tensor([0])), "relu3", **SMALL)
-
-
 def test_few_examples_lower_the_number_of_components():
     images = torch.randn(6, 1, 8, 8, generator=torch.Generator().manual_seed(0))
     options = SMALL | {"components": 50}
     net = build(digits_cnn(), (images, torch.arange(6) % 2), "relu3", **options)[0]
     assert len(net.head.projection.weight) == 5
+    with pytest.raises(ValueError, match=r"^[^\n]+\.$"):
+        build(digits_cnn(), (images[:1], torch.tensor([0])), "relu3", **SMALL)
 
 
 # --- baselines --------------------------------------------------------------------------------
@@ -397,23 +347,6 @@ def test_products_have_baselines_of_their_size(latents):
     for name in ("local ReLU units", "SimKD", "MLP"):
         size = sum(others[name].head.folded().parts().values())
         assert 0.95 * numbers < size <= 60_000, name
-
-
-def test_seeds_make_the_baselines_and_leave_the_state_outside_alone(latents):
-    torch.manual_seed(5)
-    expected = torch.rand(1)
-    torch.manual_seed(5)
-    options = {"options": OPTIONS["vanishing"]}
-    first = baselines(latents, seed=1, **options)
-    assert torch.equal(torch.rand(1), expected)
-    again, other = baselines(latents, seed=1, **options), baselines(latents, seed=2, **options)
-    for name in first:
-        states = [n[name].head.state_dict() for n in (first, again, other)]
-        assert all(torch.equal(t, states[1][k]) for k, t in states[0].items())
-        assert not all(
-            states[2][k].shape == t.shape and torch.equal(t, states[2][k])
-            for k, t in states[0].items()
-        )
 
 
 @pytest.mark.parametrize("kind", OPTIONS)

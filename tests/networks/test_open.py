@@ -8,11 +8,11 @@ import pytest
 import torch
 
 from vinets.data import load_data
-from vinets.models import digits_cnn, save_weights, source_of
-from vinets.models.facts import input_fields
+from vinets.latent.collect import record_of
+from vinets.models import digits_cnn, save_weights
 from vinets.networks import CutNetwork, VINet
 from vinets.networks.build import build
-from vinets.networks.files import UncutNetwork, write_uncut
+from vinets.networks.files import write_uncut
 from vinets.networks.open import open_network
 from vinets.runs.open import open_uncut, open_with_data
 from vinets.runs.setup import Setup
@@ -26,9 +26,7 @@ def base(tmp_path_factory):
     model, train = digits_cnn(), DIGITS.train
     folder = tmp_path_factory.mktemp("opening") / "base"
     training = {"data": Setup("", model, DIGITS, torch.device("cpu")).facts}
-    inputs = input_fields(train.example())
-    parts = (source_of(model), inputs, train.classes, train.preprocessing, training)
-    write_uncut(folder, UncutNetwork(model, *parts))
+    write_uncut(folder, model, record_of(model, train, notes=training))
     return folder
 
 
@@ -128,8 +126,7 @@ def test_images_of_the_training_are_no_test_whatever_the_folder_is_called(noise,
     """Neither for what vinets train wrote nor for what vinets build made of it."""
     model, data = digits_cnn(3, channels=3), load_data(noise)
     facts = {"data": Setup("", model, data, torch.device("cpu")).facts}
-    parts = (source_of(model), input_fields(data.train.example()), data.train.classes)
-    write_uncut(tmp_path / "base", UncutNetwork(model, *parts, data.train.preprocessing, facts))
+    write_uncut(tmp_path / "base", model, record_of(model, data.train, notes=facts))
     small = {"components": 4, "keep": 2, "monomials": 16, "per_class": 8, "progress": None}
     opened = open_network(tmp_path / "base").network
     build(opened, data.train, "relu3", **small)[0].save_pretrained(tmp_path / "vinet")

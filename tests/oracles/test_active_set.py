@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from vinets.oracles import (
     BlendedPairwise,
+    FrankWolfe,
     LeastSquaresBatch,
     PairwiseFrankWolfe,
     active_set,
@@ -30,20 +31,26 @@ def test_a_point_survives_its_representation(instance):
     torch.testing.assert_close(state.weights.sum(1), torch.ones(len(p), dtype=torch.float64))
 
 
-@pytest.mark.parametrize("solver", PLAIN, ids=lambda s: type(s).__name__)
+@pytest.mark.parametrize("solver", [*PLAIN, FrankWolfe()], ids=lambda s: type(s).__name__)
 def test_steps_keep_the_state_consistent_and_never_raise_the_value(instance, solver):
     p = instance.problem
-    state = solver.init(p, torch.zeros_like(p.linear))
-    value = p.constant.clone()
+    start = torch.zeros_like(p.linear)
+    if isinstance(solver, FrankWolfe):
+        start[:, 0] = p.radius * (p.prefix > 0)
+    state, value = solver.init(p, start), p.value(start)
     for _ in range(30):
         state = solver.step(p, state)
-        now = p.value(solver.coefficients(p, state))
-        assert (now <= value + 4 * p.rounding(solver.coefficients(p, state)) + 1e-15).all()
-        value = now
-    assert (state.weights >= 0).all()
-    assert torch.equal(state.barrier == 0, state.weights > 0)
-    fresh = active_set.rebuild(p, state.weights.clone())
-    for name in ("weights", "slope", "quadratic", "linear"):
+        c = solver.coefficients(p, state)
+        assert (p.value(c) <= value + 4 * p.rounding(c) + 1e-15).all()
+        value = p.value(c)
+    if isinstance(solver, FrankWolfe):
+        fresh = solver.init(p, c)
+    else:
+        assert (state.weights >= 0).all()
+        assert torch.equal(state.barrier == 0, state.weights > 0)
+        fresh = active_set.rebuild(p, state.weights.clone())
+        torch.testing.assert_close(state.weights, fresh.weights, rtol=1e-9, atol=1e-9)
+    for name in ("slope", "quadratic", "linear"):
         torch.testing.assert_close(getattr(state, name), getattr(fresh, name), rtol=1e-9, atol=1e-9)
 
 

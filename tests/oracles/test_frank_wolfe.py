@@ -1,10 +1,25 @@
-"""The three projection-free solvers side by side."""
+"""The three projection-free solvers side by side, and corrections of their points."""
 
 from __future__ import annotations
 
-import torch
+from dataclasses import replace
 
-from vinets.oracles import BlendedPairwise, FrankWolfe, PairwiseFrankWolfe, Status, solve
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from vinets.oracles import (
+    BlendedPairwise,
+    FrankWolfe,
+    LeastSquaresBatch,
+    PairwiseFrankWolfe,
+    Status,
+    solve,
+)
+from vinets.oracles.frank_wolfe import correct
+from vinets.oracles.problem import scale_into_ball
 
 
 def ill_conditioned(make_instance, radius):
@@ -45,16 +60,70 @@ def test_plain_steps_are_convex_combinations_with_the_best_vertex(make_instance)
     torch.testing.assert_close(solution.coefficients, wanted, rtol=1e-12, atol=1e-13)
 
 
-def test_conditional_gradients_keep_their_state_true_and_never_raise_the_value(instance):
-    p, solver = instance.problem, FrankWolfe()
-    start = torch.zeros_like(p.linear)
-    start[:, 0] = p.radius * (p.prefix > 0)
-    state, value = solver.init(p, start), p.value(start)
-    for _ in range(30):
-        state = solver.step(p, state)
-        now = p.value(state.point)
-        assert (now <= value + 4 * p.rounding(state.point) + 1e-15).all()
-        value = now
-    fresh = solver.init(p, state.point)
-    for name in ("slope", "quadratic", "linear"):
-        torch.testing.assert_close(getattr(state, name), getattr(fresh, name), rtol=1e-9, atol=1e-9)
+def sparse_points(problem, seed, share=0.5, spread=1.0):
+    g = torch.Generator().manual_seed(seed)
+    c = torch.randn(problem.linear.shape, generator=g, dtype=torch.float64) * spread
+    c = c * (torch.rand(c.shape, generator=g) < share) * problem.mask
+    return scale_into_ball(c, problem.radius)
+
+
+@given(seed=st.integers(0, 10**6), spread=st.sampled_from([0.01, 1.0, 100.0]))
+@settings(max_examples=15, deadline=None)
+@pytest.mark.parametrize("rounds", [1, 16])
+def test_never_worse_never_denser_never_outside(instance, rounds, seed, spread):
+    p = instance.problem
+    c = sparse_points(p, seed, spread=spread)
+    x = correct(p, c, rounds)
+    assert (p.value(x) <= p.value(c) + 4 * p.rounding(c)).all()
+    assert (x[c == 0] == 0).all()
+    assert (x.abs().sum(1) <= p.radius * (1 + 1e-12)).all()
+
+
+def test_inside_the_ball_it_is_least_squares_on_the_support(make_instance):
+    p = make_instance(40, radius=100.0).problem
+    c = sparse_points(p, 0)
+    x = correct(p, c, 2 * p.width)
+    gradient = p.gradient(x)
+    assert (gradient[c != 0].abs() <= 1e-10).all()
+
+
+def test_on_the_boundary_it_keeps_to_the_face_and_drops_exactly(make_instance):
+    p = make_instance(41, rows=40, radius=0.5).problem
+    c = sparse_points(p, 0, share=0.8, spread=10.0)
+    rows = (c.abs().sum(1) > 0.4999).nonzero()[:, 0]
+    p, c = p.select(rows), c[rows]
+    x = c
+    for _ in range(p.width):
+        x = correct(p, x, 2 * p.width)
+    torch.testing.assert_close(x.abs().sum(1), torch.full((len(p),), 0.5, dtype=torch.float64))
+    assert (x * c >= 0).all()  # no sign has changed
+    assert ((x == 0) & (c != 0)).any()  # some entries have hit zero exactly
+    # on the final face the gradient is a multiple of the signs: optimal there
+    gradient, sign = p.gradient(x), torch.sign(x)
+    level = (gradient * sign).sum(1) / sign.abs().sum(1)
+    assert ((gradient - level[:, None] * sign)[x != 0].abs() <= 1e-9).all()
+
+
+def test_directions_the_matrix_annihilates_are_left_alone(make_instance):
+    """Twice the same column: the minimiser is not unique, and the step to one stays small."""
+    p = make_instance(42, width=4, radius=1e6).problem
+    twin = torch.tensor([0, 1, 2, 3, 0, 1])
+    p = replace(p, gram=p.gram[:, twin][:, :, twin], linear=p.linear[:, twin])
+    p = replace(p, prefix=torch.full((len(p),), 6))
+    x = correct(p, torch.full_like(p.linear, 0.1), 50)
+    assert x.abs().max() < 10
+    assert (p.gradient(x).abs() <= 1e-9).all()
+
+
+@pytest.mark.parametrize("spread", [1.0, 1e-2, 1e-3])
+def test_conjugate_gradients_go_on_to_what_rounding_allows(spread):
+    """A rotated spectrum from 1 down to spread: the gradient ends at its rounding, not before."""
+    g = torch.Generator().manual_seed(1)
+    Q = torch.linalg.qr(torch.randn(10, 10, generator=g, dtype=torch.float64))[0]
+    gram = (Q * torch.logspace(0, float(np.log10(spread)), 10, dtype=torch.float64)) @ Q.mT
+    b = torch.randn(4, 10, generator=g, dtype=torch.float64)
+    zeros = torch.zeros(4, dtype=torch.int64)
+    constant = torch.full((4,), 1e9, dtype=torch.float64)
+    p = LeastSquaresBatch((gram + gram.mT)[None] / 2, b, constant, zeros + 10, zeros, 1e8)
+    x = correct(p, torch.full_like(b, 1e-3), 200)
+    assert (p.gradient(x).abs().amax(1) <= 1e-11).all()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import FrozenInstanceError, replace
+from dataclasses import replace
 
 import pytest
 import torch
@@ -28,18 +28,14 @@ def points(problem, seed=0, spread=1.0):
     return project_to_ball(c, problem.radius, problem.mask)
 
 
-def test_value_is_the_mean_square_of_the_polynomial(instance):
-    p, c = instance.problem, points(instance.problem)
+def test_value_is_the_mean_square_of_the_polynomial_and_has_that_gradient(instance):
+    p, c = instance.problem, points(instance.problem).requires_grad_()
     residual = torch.einsum("nmo,no->nm", instance.matrices[p.owner], c) + instance.columns
-    torch.testing.assert_close(p.value(c), residual.square().sum(1))
-
-
-def test_gradient_is_that_of_autograd_within_the_prefix(instance):
-    p = instance.problem
-    c = points(p).requires_grad_()
-    (wanted,) = torch.autograd.grad(p.value(c).sum(), c)
-    torch.testing.assert_close(p.gradient(c.detach()), torch.where(p.mask, wanted, 0.0))
-    assert (p.gradient(c.detach())[~p.mask] == 0).all()
+    (wanted,) = torch.autograd.grad(residual.square().sum(), c)
+    c = c.detach()
+    torch.testing.assert_close(p.value(c), residual.detach().square().sum(1))
+    torch.testing.assert_close(p.gradient(c), torch.where(p.mask, wanted, 0.0))
+    assert (p.gradient(c)[~p.mask] == 0).all()
 
 
 def test_product_and_lookups_equal_the_plain_loop(make_instance):
@@ -96,7 +92,7 @@ def test_rounding_covers_what_another_summation_order_changes(make_instance):
     ],
 )
 def test_errors_name_the_argument(make_instance, name, bad):
-    with pytest.raises(ValueError, match=f"'{name}' argument of LeastSquaresBatch must be"):
+    with pytest.raises(ValueError, match=f"'{name}' parameter of LeastSquaresBatch must be"):
         replace(make_instance(0).problem, **{name: bad})
 
 
@@ -122,11 +118,6 @@ def test_problems_of_one_column(make_instance, classes):
     assert p.group(c[:, None]).shape[::2] == (classes, 1)
 
 
-def test_a_problem_cannot_be_changed(make_instance):
-    with pytest.raises(FrozenInstanceError):
-        make_instance(8).problem.radius = 3.0
-
-
 @given(batches, radii)
 @settings(max_examples=60, deadline=None)
 def test_projection_is_the_nearest_point(rows, radius):
@@ -147,16 +138,6 @@ def test_projection_is_idempotent_and_leaves_the_inside_alone(rows, radius):
     torch.testing.assert_close(project_to_ball(x, radius), x, rtol=1e-12, atol=1e-12)
     inside = c.abs().sum(1) <= radius
     assert torch.equal(x[inside], c[inside])
-
-
-def test_projection_equals_that_of_cvxpy():
-    cvxpy = pytest.importorskip("cvxpy")
-    c = torch.randn(4, 7, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    x = cvxpy.Variable((4, 7))
-    aim = cvxpy.Minimize(cvxpy.sum_squares(x - c.numpy()))
-    ball = [cvxpy.norm1(x[n]) <= 1.5 for n in range(4)]
-    cvxpy.Problem(aim, ball).solve(solver=cvxpy.CLARABEL)
-    torch.testing.assert_close(project_to_ball(c, 1.5), tensor(x.value), rtol=0, atol=1e-5)
 
 
 def test_projection_keeps_to_the_mask():

@@ -1,4 +1,4 @@
-"""Oracles by name, one that is added from outside the package, and what solvers hand back."""
+"""The contract of oracles, kept by the built-in ones; oracles by name; what solvers hand back."""
 
 from __future__ import annotations
 
@@ -10,8 +10,22 @@ import torch
 from torch import Tensor
 
 from vinets import OAVI
-from vinets.oracles import ORACLES, LeastSquaresBatch, RowState, Solution, Solver, Status, solve
+from vinets.oracles import (
+    ORACLES,
+    AcceleratedGradient,
+    BlendedPairwise,
+    FrankWolfe,
+    LeastSquaresBatch,
+    PairwiseFrankWolfe,
+    RowState,
+    Solution,
+    Solver,
+    Status,
+    solve,
+    solve_exact,
+)
 from vinets.oracles.problem import project_to_ball
+from vinets.testing.oracles import OracleContract, SolverContract
 
 
 @dataclass(frozen=True)
@@ -84,16 +98,60 @@ def test_summary_counts_rows_steps_and_the_worst_gap():
     assert summary.worst_gap == 0.5
 
 
-def test_summary_of_nothing():
-    none = torch.zeros(0)
-    whole = torch.zeros(0, dtype=torch.int64)
-    summary = Solution(torch.zeros(0, 2), none, none, whole, whole).summary()
-    assert (summary.rows, summary.per_status, summary.worst_gap) == (0, {}, 0.0)
-
-
-def test_results_cannot_be_changed():
+def test_a_summary_of_nothing_and_that_nothing_can_be_changed(make_instance):
     none, whole = torch.zeros(0), torch.zeros(0, dtype=torch.int64)
     solution = Solution(torch.zeros(0, 2), none, none, whole, whole)
-    for result, name in ((solution, "value"), (solution.summary(), "rows")):
+    summary = solution.summary()
+    assert (summary.rows, summary.per_status, summary.worst_gap) == (0, {}, 0.0)
+    problem = make_instance(8).problem
+    for result, name in ((solution, "value"), (summary, "rows"), (problem, "radius")):
         with pytest.raises(FrozenInstanceError):
             setattr(result, name, 1)
+
+
+class TestFrankWolfe(SolverContract):
+    converges = False
+    sparse = True
+
+    def make(self):
+        return FrankWolfe()
+
+
+class TestPairwise(SolverContract):
+    sparse = True
+
+    def make(self):
+        return PairwiseFrankWolfe()
+
+
+class TestBlendedPairwise(SolverContract):
+    sparse = True
+
+    def make(self):
+        return BlendedPairwise()
+
+
+class TestPlainPairwise(SolverContract):
+    converges = False
+
+    def make(self):
+        return PairwiseFrankWolfe(corrections=0)
+
+
+class TestPlainBlendedPairwise(SolverContract):
+    converges = False
+
+    def make(self):
+        return BlendedPairwise(corrections=0)
+
+
+class TestAcceleratedGradient(SolverContract):
+    def make(self):
+        return AcceleratedGradient()
+
+
+class TestExact(OracleContract):
+    stops_at_target = False  # a row that the closed form settles has no need of it
+
+    def run(self, problem, **options):
+        return solve_exact(problem, **options)

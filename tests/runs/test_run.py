@@ -13,7 +13,7 @@ from vinets.core.executors import open_executor
 from vinets.data import DataSplit, digits
 from vinets.heads import ProductsOptions
 from vinets.models import save_weights
-from vinets.runs.compare import compare_heads, head_trials, speed_trial
+from vinets.runs.compare import head_trials, speed_trial
 from vinets.runs.run import run_trials
 from vinets.runs.setup import Setup, SetupFiles
 from vinets.runs.store import Store
@@ -120,50 +120,48 @@ def test_nothing_is_run_twice(setups, tmp_path, monkeypatch):
     run([SMALL, SMALL], setups, tmp_path)
 
 
+class Listener(list):
+    """Keeps stages with their notes, and stops a training after some steps."""
+
+    def __init__(self, most=None):
+        self.most, self.steps = most, 0
+
+    def start(self, stage, total):
+        self.stage = stage
+
+    def advance(self, count=1, note=""):
+        self.append((self.stage, note))
+        self.steps += count * self.stage.startswith("training")
+        if self.most is not None and self.steps > self.most:
+            raise KeyboardInterrupt
+
+
 def test_a_call_that_was_stopped_goes_on_from_its_checkpoint(setups, tmp_path):
-    class Stopping:
-        def __init__(self):
-            self.steps = 0
-
-        def start(self, stage, total):
-            self.training = stage.startswith("training")
-
-        def advance(self, count=1, note=""):
-            self.steps += count * self.training
-            if self.steps > 10:  # in the second epoch
-                raise KeyboardInterrupt
-
     trial = SMALL.change(detailed=True)
     whole = run([trial], setups, tmp_path / "whole").read(trial)
-    with pytest.raises(KeyboardInterrupt):
-        run_trials([trial], setups, Store(tmp_path / "parts"), progress=Stopping())
+    with pytest.raises(KeyboardInterrupt):  # in the second epoch
+        run_trials([trial], setups, Store(tmp_path / "parts"), progress=Listener(10))
     assert any((tmp_path / "parts" / "checkpoints").rglob("*.safetensors"))
     again = run([trial], setups, tmp_path / "parts").read(trial)
     assert timeless(again) == timeless(whole)
 
 
 def test_while_polynomials_are_found_every_class_is_told_of(setups, tmp_path):
-    class Heard(list):
-        def start(self, stage, total):
-            self.stage = stage
-
-        def advance(self, count=1, note=""):
-            self.append((self.stage, note))
-
-    heard = Heard()
+    heard = Listener()
     run_trials([SMALL], setups, Store(tmp_path), progress=heard)
     notes = [note for stage, note in heard if stage == "VI-Net"]
     assert any(note.startswith("classes 9/10") for note in notes)
 
 
 @pytest.mark.parametrize("detailed", [True, False])
-def test_a_result_holds_what_was_asked_for(setups, tmp_path, detailed):
-    trial = SMALL.change(detailed=detailed)
+def test_a_result_holds_what_was_asked_for_of_a_part_of_the_data(setups, tmp_path, detailed):
+    trial = SMALL.change(detailed=detailed, train=40, test=3)
     found = run([trial], setups, tmp_path).read(trial).trained
+    assert found.accuracy * 30 == pytest.approx(round(found.accuracy * 30))
     if detailed:
-        assert found.accuracy == 1 - len(found.wrong) / len(DATA.test)
+        assert found.accuracy == 1 - len(found.wrong) / 30
     assert (found.wrong is not None) == (found.history is not None) == detailed
-    assert found.uncut == setups["net"].accuracy
+    assert found.uncut == setups["net"].sampled(trial.sampling).accuracy
     assert found.polynomials == 40 and found.monomials <= 32 and found.capped is False
 
 
@@ -179,23 +177,12 @@ def test_saved_networks_are_timed_in_turns_and_answer_as_tested(setups, tmp_path
     assert wrong == list(store.read(heads["VI-Net"]).trained.wrong)
 
 
-def test_a_part_of_the_data_is_taken(setups, tmp_path):
-    trial = SMALL.change(train=10, test=3)
-    found = run([trial], setups, tmp_path).read(trial).trained
-    assert found.accuracy * 30 == pytest.approx(round(found.accuracy * 30))
-
-
-def test_processes_side_by_side_find_the_same(trained, tmp_path):
-    save_weights(trained, tmp_path / "w.safetensors")
-    files = {"net": SetupFiles("digits_cnn", str(tmp_path / "w.safetensors"), "digits")}
+@pytest.mark.parametrize("sent", ["files", "memory"])
+def test_processes_side_by_side_find_the_same(setups, trained, tmp_path, sent):
+    if sent == "files":
+        save_weights(trained, tmp_path / "w.safetensors")
+        setups = {"net": SetupFiles("digits_cnn", str(tmp_path / "w.safetensors"), "digits")}
     trials = [SMALL.change(cut=cut, epochs=1) for cut in ("relu3", "relu4")]
-    one = run(trials, files, tmp_path / "one")
-    two = run(trials, files, tmp_path / "two", jobs=2)
-    assert [timeless(one.read(t)) for t in trials] == [timeless(two.read(t)) for t in trials]
-
-
-def test_networks_in_memory_are_sent_to_processes(setups, tmp_path):
-    trials = [SMALL.change(epochs=1, seed=seed) for seed in (0, 1)]
     one, two = run(trials, setups, tmp_path / "one"), run(trials, setups, tmp_path / "two", jobs=2)
     assert [timeless(one.read(t)) for t in trials] == [timeless(two.read(t)) for t in trials]
 
@@ -219,21 +206,3 @@ def test_what_diverges_does_not_end_what_runs_beside_it(setups, tmp_path):
 def test_a_network_that_is_not_there_is_named(setups, tmp_path):
     with pytest.raises(ValueError, match=r"about the network 'other', and those given are 'net'"):
         run([SMALL.change(network="other")], setups, tmp_path)
-
-
-def test_a_comparison_has_every_network_and_refuses_other_settings(trained, tmp_path):
-    trial = replace(SMALL, network="")
-    result = compare_heads(
-        trained, DATA, trial, tmp_path, baselines=True, device="cpu", progress=None
-    )
-    found = result.comparison
-    assert [n.name for n in found.networks][:3] == ["VI-Net", "linear, flat", "linear, pooled"]
-    assert found.uncut.parameters == 103_466 and found.cut == "relu3" and found.shape == (64, 16)
-    ours = found.networks[0]
-    assert sum(ours.parts.values()) == found.build.parameters == ours.parameters
-    assert (tmp_path / "baselines" / "linear-flat" / "config.json").is_file()
-    with pytest.raises(ValueError, match="other settings: they differ in psi"):
-        compare_heads(trained, DATA, trial.change(psi=0.2), tmp_path, device="cpu", progress=None)
-    half = DataSplit("digits", DATA.train.subset(torch.arange(400)), DATA.test)
-    with pytest.raises(ValueError, match="with other data"):
-        compare_heads(trained, half, trial, tmp_path, device="cpu", progress=None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import struct
+from functools import partial
 
 import pytest
 import torch
@@ -54,47 +55,43 @@ def file(tmp_path):
 
 def train(file, out):
     recipe = TrainingOptions(epochs=2, batch_size=64)
-    return train_into(out, f"{file}:Net", DATA, recipe=recipe, device="cpu", progress=None).test
+    network = f"{file}:Net"
+    return train_into(out, network, DATA, recipe=recipe, device="cpu", progress=None).test
 
 
-def test_training_is_not_repeated_with_other_code_of_the_same_shapes(file, tmp_path):
-    out = tmp_path / "out"
-    assert train(file, out)["accuracy"] == train(file, out)["accuracy"]
-    write(tmp_path, "Sigmoid")
-    with pytest.raises(ValueError, match=r"holds results of .*:Net with other code\. Choose"):
-        train(file, out)
-    write(tmp_path)
-    train(file, out)  # the code that it was
-
-
-@pytest.mark.filterwarnings("ignore::vinets.measure.doubt.AccuracyWarning")
-def test_a_head_is_not_compared_in_the_folder_of_other_code(file, tmp_path):
+def compare(file, out):
+    model = create_model(f"{file}:Net")
+    nn.init.ones_(model.first.weight)  # the same network at every call
+    for weights in (model.first.bias, model.last.weight, model.last.bias):
+        nn.init.constant_(weights, 0.1)
     trial = Trial.of("ridge", cut="middle", per_class=8, repeats=1, seconds=0)
-    out, weights = tmp_path / "out", create_model(f"{file}:Net").state_dict()
+    compare_heads(model, DATA, trial, out, device="cpu", progress=None)
 
-    def build():
-        model = create_model(f"{file}:Net")
-        model.load_state_dict(weights)
-        compare_heads(model, DATA, trial, out, device="cpu", progress=None)
 
-    build()
-    build()
+def train_alone(file, out, maker="Net"):
+    torch.manual_seed(0)
+    options = {"directory": out, "epochs": 1, "progress": None}
+    train_classifier(create_model(f"{file}:{maker}"), DATA.train, **options)
+
+
+@pytest.mark.filterwarnings("ignore::vinets.measure.level.AccuracyWarning")
+@pytest.mark.parametrize(
+    ("work", "message"),
+    [
+        (train, r"holds results of .*:Net with other code\. Choose"),
+        (compare, "holds results of uncut with other code"),
+        (train_alone, "belongs to another training: code differ"),
+        (partial(train_alone, maker="made"), "belongs to another training: code differ"),
+    ],
+)
+def test_no_work_goes_on_with_other_code_of_the_same_shapes(file, tmp_path, work, message):
+    out = tmp_path / "out"
+    work(file, out)
     write(tmp_path, "Sigmoid")
-    with pytest.raises(ValueError, match="holds results of uncut with other code"):
-        build()
-
-
-@pytest.mark.parametrize("maker", ["Net", "made"])
-def test_a_checkpoint_belongs_to_the_code(file, tmp_path, maker):
-    def train():
-        torch.manual_seed(0)
-        options = {"directory": tmp_path / "checkpoints", "epochs": 1, "progress": None}
-        train_classifier(create_model(f"{file}:{maker}"), DATA.train, **options)
-
-    train()
-    write(tmp_path, "Sigmoid")
-    with pytest.raises(ValueError, match="belongs to another training: code differ"):
-        train()
+    with pytest.raises(ValueError, match=message):
+        work(file, out)
+    write(tmp_path)
+    work(file, out)  # the code that it was
 
 
 def test_the_code_is_that_of_the_file_and_of_what_it_imports(file, tmp_path):

@@ -18,20 +18,18 @@ RECORD = TrialRecord(TRIAL, TrialResult(0.5, (2, 4), ideals=FACTS), {"torch": "2
 NOW = {"net": Identity("weights", "data")}
 
 
-def test_what_was_written_is_read(tmp_path):
-    store = Store(tmp_path)
-    assert store.missing([TRIAL, TRIAL]) == [TRIAL]
+def test_what_was_written_is_read_also_by_others_and_the_last_of_two_lines_counts(tmp_path):
+    store, other = Store(tmp_path), Store(tmp_path)
+    assert store.missing([TRIAL, TRIAL]) == other.missing([TRIAL]) == [TRIAL]
     store.write(RECORD)
-    assert store.missing([TRIAL]) == []
-    assert store.record(TRIAL) == RECORD and store.read(TRIAL) == RECORD.result
+    assert store.missing([TRIAL]) == other.missing([TRIAL]) == []
+    assert store.record(TRIAL) == RECORD and other.read(TRIAL) == RECORD.result
     assert [*store.records()] == [RECORD] and len(store) == 1
-
-
-def test_a_line_has_the_changes_only(tmp_path):
-    Store(tmp_path).write(RECORD)
     (line,) = (tmp_path / "trials.jsonl").read_text().splitlines()
     values = json.loads(line)
-    assert (values["name"], values["trial"]) == (TRIAL.name, TRIAL.changes)
+    assert (values["name"], values["trial"]) == (TRIAL.name, TRIAL.changes)  # these only
+    store.write(TrialRecord(TRIAL, RECORD.result, {}, 2.0))
+    assert other.record(TRIAL).took == 2.0 and len(other) == 1
 
 
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 0.99])
@@ -64,12 +62,6 @@ def test_a_line_that_holds_no_result_is_one_sentence(tmp_path, result):
         Store(tmp_path).read(TRIAL)
 
 
-def test_the_last_of_two_lines_counts(tmp_path):
-    for took in (1.0, 2.0):
-        Store(tmp_path).write(TrialRecord(TRIAL, RECORD.result, {}, took))
-    assert Store(tmp_path).record(TRIAL).took == 2.0
-
-
 APPEND = """
 import sys
 from vinets.runs.store import Store, TrialRecord
@@ -93,13 +85,6 @@ def test_two_processes_append_at_once(tmp_path):
     assert len(lines) == 200
 
 
-def test_a_store_sees_what_others_append(tmp_path):
-    store = Store(tmp_path)
-    assert store.missing([TRIAL]) == [TRIAL]
-    Store(tmp_path).write(RECORD)
-    assert store.missing([TRIAL]) == []
-
-
 def test_results_of_an_earlier_version_are_refused_with_how_to_rewrite_them(tmp_path):
     (tmp_path / "trials").mkdir()
     Store(tmp_path)  # a folder of that name alone is no store
@@ -109,20 +94,24 @@ def test_results_of_an_earlier_version_are_refused_with_how_to_rewrite_them(tmp_
 
 
 @pytest.mark.parametrize(
-    ("other", "named"),
+    ("now", "other", "named"),
     [
-        (Identity("others", "data"), "other weights"),
-        (Identity("weights", "others"), "other data"),
-        (Identity("others", "others"), "other weights and other data"),
+        (NOW["net"], Identity("others", "data"), "other weights"),
+        (NOW["net"], Identity("weights", "others"), "other data"),
+        (NOW["net"], Identity("others", "others"), "other weights and other data"),
+        (Identity("w", "d", form="a"), Identity("w", "d", form="b"), "other shapes"),
     ],
 )
-def test_results_of_other_data_or_weights_are_refused(tmp_path, other, named):
+def test_results_of_other_data_or_weights_are_refused(tmp_path, now, other, named):
     store = Store(tmp_path)
-    store.claim([TRIAL], NOW)
-    store.claim([TRIAL], NOW)
-    store.claim([TRIAL], {"another": other})  # beside it there is room
+    for _ in range(2):
+        store.claim([TRIAL], {"net": now})
+    store.claim([TRIAL.change(psi=0.2)], {"another": other})  # beside it there is room
     with pytest.raises(ValueError, match=rf"holds results of net with {named}\. Choose"):
         store.claim([TRIAL], {"net": other})
+    older = Store(tmp_path / "older")  # an earlier release did not write shapes down
+    older.claim([TRIAL], NOW)
+    older.claim([TRIAL], {"net": Identity("weights", "data", form="a")})
 
 
 @pytest.mark.parametrize(
@@ -139,23 +128,5 @@ def test_a_folder_is_saved_into_with_one_setting(tmp_path, change, named):
     store.claim([trial, trial.change(save="there", psi=0.3)], NOW)
     with pytest.raises(ValueError, match=rf"other settings: they differ in {named}\. Choose"):
         store.claim([trial.change(**change)], NOW)
-
-
-def test_what_is_not_saved_may_differ(tmp_path):
-    store = Store(tmp_path)
-    store.claim([TRIAL], NOW)
-    store.claim([TRIAL.change(psi=0.2)], NOW)
-
-
-def test_shapes_count_where_they_were_written_down(tmp_path):
-    store, now = Store(tmp_path), Identity("weights", "data", form="a")
-    store.claim([TRIAL], NOW)  # as an earlier release did
-    store.claim([TRIAL], {"net": now})
-    with pytest.raises(ValueError, match="net with other shapes"):
-        store.claim([TRIAL], {"net": Identity("weights", "data", form="b")})
-
-
-def test_two_trials_do_not_save_into_one_folder(tmp_path):
-    both = [Trial(network="net", cut=cut, save="there") for cut in ("relu1", "relu2")]
-    with pytest.raises(ValueError, match="Two trials save their networks in 'there'"):
-        Store(tmp_path).claim(both, NOW)
+    with pytest.raises(ValueError, match="Two trials save their networks in 'here'"):
+        store.claim([trial, trial.change(**change)], NOW)

@@ -28,18 +28,21 @@ TRIALS = st.builds(
 )
 
 
+def made_again(trial):
+    return trial_from(json.loads(json.dumps(trial.changes)))
+
+
 @given(TRIALS)
 def test_a_trial_is_made_again_from_its_changes(trial):
-    assert trial_from(json.loads(json.dumps(trial.changes))) == trial
+    assert made_again(trial) == trial
 
 
 @pytest.mark.parametrize("head", HEADS)
 def test_a_trial_of_any_head_is_made_again_from_its_changes(head):
     trial = Trial.of(head, cut="relu1", epochs=3)
-    assert trial_from(json.loads(json.dumps(trial.changes))) == trial
-    for kind in HEADS[head].rivals:
-        like = replace(trial, head=kind, options=rival_options(kind, head, trial.options))
-        assert trial_from(json.loads(json.dumps(like.changes))) == like
+    likes = [(kind, rival_options(kind, head, trial.options)) for kind in HEADS[head].rivals]
+    for one in (trial, *(replace(trial, head=kind, options=options) for kind, options in likes)):
+        assert made_again(one) == one
 
 
 @given(TRIALS, TRIALS)
@@ -47,10 +50,12 @@ def test_names_tell_trials_apart(one, other):
     assert (one.name == other.name) == (one == other)
 
 
-def test_what_has_its_default_does_not_identify():
+def test_what_has_its_default_or_changes_no_result_does_not_identify():
     assert Trial().changes == {}
     assert Trial(options=VanishingOptions(keep=4)).changes == {"options": {"keep": 4}}
     assert Trial().change(keep=128, psi=0.1) == Trial()
+    assert Trial(latents=LatentOptions(batch_size=8, memory_limit=1)).name == Trial().name
+    assert Trial(latents=LatentOptions(per_class=8)).name != Trial().name
 
 
 def test_a_new_field_orphans_nothing():
@@ -60,12 +65,6 @@ def test_a_new_field_orphans_nothing():
     )
     assert changes(wider(factors=4)) == changes(ProductsOptions(factors=4))
     assert changes(wider(factors=4, brand_new=8)) == {"factors": 4, "brand_new": 8}
-
-
-def test_what_changes_no_result_does_not_identify():
-    same = Trial(latents=LatentOptions(batch_size=8, memory_limit=1))
-    assert same.name == Trial().name
-    assert Trial(latents=LatentOptions(per_class=8)).name != Trial().name
 
 
 def test_a_trial_of_a_head_has_what_suits_the_head():
@@ -96,11 +95,7 @@ def test_changes_reach_the_setting_that_has_the_option():
     ("change", "error", "message"),
     [
         ({"epoch": 3}, TypeError, r"no option 'epoch'. Did you mean 'epochs'"),
-        (
-            {"epochs": -1},
-            ValueError,
-            r"'epochs' parameter of Trial must be a positive integer",
-        ),
+        ({"epochs": -1}, ValueError, r"'epochs' parameter of Trial must be a positive integer"),
         ({"psi": 1.5}, ValueError, r"'psi' parameter of Trial must be a number in \[0, 1\)"),
         ({"task": "sing"}, ValueError, r"'task' parameter of Trial"),
     ],
@@ -113,19 +108,17 @@ def test_other_changes_are_refused(change, error, message):
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        (
-            {"latents": {"per_clas": 3}},
-            r"file: latents: 'per_clas' is not known here.*'per_class'",
-        ),
-        ({"latents": {"per_class": []}}, r"file: latents: per_class must be"),
-        ({"seed": 1.5}, r"file: seed must be a whole number. Got 1.5"),
-        ({"recipe": {"epochs": -1}}, r"file: recipe: The 'epochs' parameter of TrainingOptions"),
-        ([], r"file must be an object"),
+        ({"latents": {"per_clas": 3}}, r"latents: 'per_clas' is not known here.*'per_class'"),
+        ({"latents": {"per_class": []}}, r"latents: per_class must be"),
+        ({"seed": 1.5}, r"seed must be a whole number. Got 1.5"),
+        ({"recipe": {"epochs": -1}}, r"recipe: The 'epochs' parameter of TrainingOptions"),
     ],
 )
 def test_broken_files_are_named_with_the_place(values, message):
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match=f"file: {message}"):
         from_plain(Trial, values, "file")
+    with pytest.raises(ValueError, match="file must be an object"):
+        from_plain(Trial, [], "file")
 
 
 @pytest.mark.parametrize("section", ["trained", "found", "estimated", "timed"])
@@ -143,13 +136,10 @@ class _Nested:
     table: dict[int, float] | None = None
 
 
-def test_values_survive_json_with_their_types():
+def test_values_survive_json_with_their_types_and_fields_of_older_versions_are_passed_over():
     one = _Nested(float("inf"), (("a", 1),), {3: 0.5})
     back = from_plain(_Nested, json.loads(json.dumps(as_plain(one))))
     assert back == _Nested(None, (("a", 1),), {3: 0.5})
-
-
-def test_fields_of_older_versions_are_passed_over_and_unknown_ones_are_not():
     assert from_plain(_Nested, {"number": 1.0, "old": {"whatever": []}}) == _Nested(1.0)
     with pytest.raises(ValueError, match="'older' is not known here"):
         from_plain(_Nested, {"older": 1})

@@ -19,7 +19,7 @@ from vinets.core.settings import SearchOptions
 from vinets.data import DataSplit, digits
 from vinets.models import digits_cnn
 from vinets.search import Candidate, cost, parse_budget, rounds
-from vinets.search.budget import Cost
+from vinets.search.cost import Cost
 from vinets.search.rounds import Search
 from vinets.training import train_classifier
 
@@ -62,10 +62,7 @@ class Trial(NamedTuple):
     save: str = ""
     recorded: bool = False
 
-    @property
-    def name(self) -> str:
-        return f"{self.candidate.name}-{self.epochs}-{self.rate:g}"
-
+    name = property(lambda self: f"{self.candidate.name}-{self.epochs}-{self.rate:g}")
     cut = property(lambda self: self.candidate.cut)
     head = property(lambda self: self.candidate.head)
 
@@ -74,15 +71,13 @@ class Trial(NamedTuple):
 
 
 class Store:
-    """Results by the name of a trial; stores in one folder share them."""
+    """Results by the name of a trial; stores in one folder share them, and refuse nothing."""
 
     folders: ClassVar[dict[Path, dict[str, SimpleNamespace]]] = {}
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.results = folder, self.folders.setdefault(folder, {})
-
-    def claim(self, trials: Sequence[Trial], identities: object) -> None:
-        """Refuse nothing."""
+        self.claim = lambda *_: None
 
     def missing(self, trials: Sequence[Trial]) -> list[Trial]:
         return [trial for trial in dict.fromkeys(trials) if trial.name not in self.results]
@@ -113,14 +108,10 @@ def make_search(monkeypatch, tmp_path) -> Callable[..., Search]:
         # Each is behind a cut of its own.
         every = enumerate(heads or ["pooled"] * count)
         candidates = [Candidate(f"cut{i}", head, 1 + i) for i, head in every]
+        examples = {"train": range(EXAMPLES), "test": range(EXAMPLES), "wrong": UNCUT_WRONG}
+        device = torch.device("cpu")
         setup = SimpleNamespace(
-            name="uncut",
-            accuracy=0.9,
-            wrong=UNCUT_WRONG,
-            train=range(EXAMPLES),
-            test=range(EXAMPLES),
-            identity=None,
-            device=torch.device("cpu"),
+            name="uncut", accuracy=0.9, identity=None, device=device, **examples
         )
         space = SimpleNamespace(
             setup=setup,
@@ -143,15 +134,13 @@ def make_search(monkeypatch, tmp_path) -> Callable[..., Search]:
 
         def measure(table, space, budget, progress):
             known, numbers = table.costs, sizes or range(1, 1 + count)
-            table.costs = {"uncut": Cost(1_000)}
-            table.costs |= {
-                one.name: Cost(size) for one, size in zip(candidates, numbers, strict=True)
-            }
+            costs = {one.name: Cost(n) for one, n in zip(candidates, numbers, strict=True)}
+            table.costs = {"uncut": Cost(1_000)} | costs
             return table.costs != known
 
+        for name, double in {"Store": Store, "run_trials": run_trials}.items():
+            monkeypatch.setattr(rounds, name, double)
         monkeypatch.setattr(rounds, "Space", lambda *_: space)
-        monkeypatch.setattr(rounds, "Store", Store)
-        monkeypatch.setattr(rounds, "run_trials", run_trials)
         monkeypatch.setattr(rounds.CostTable, "measure", measure)
         options["options"] = SearchOptions(epochs=epochs)
         search = Search(setup, parse_budget(budget), folder, **options)

@@ -54,20 +54,21 @@ def after_a_round(make_search, accuracies, **options):
 # --- who goes on --------------------------------------------------------------------------------
 
 
-def test_those_near_the_limit_go_on_and_not_the_smallest(make_search):
-    """A long frontier was once cut off behind its smallest networks, which are hopeless."""
-    # up to 0.85, and 0.9 is wanted
-    search, candidates = after_a_round(make_search, [0.1 + 0.05 * i for i in range(16)])
-    assert positions(search._best(candidates, 2)) == [10, 11, 12, 13, 14, 15]
-
-
-def test_what_is_larger_than_the_first_that_will_do_does_not_go_on(make_search, tmp_path):
-    # the ninth is at 0.9
-    search, candidates = after_a_round(make_search, [0.5 + 0.05 * i for i in range(10)])
-    assert positions(search._best(candidates, 2)) == [4, 5, 6, 7, 8, 9]
-    other = {"folder": tmp_path / "other"}
-    search, candidates = after_a_round(make_search, [0.92 + 0.001 * i for i in range(10)], **other)
-    assert positions(search._best(candidates, 2)) == [0, 1]
+@pytest.mark.parametrize(
+    ("accuracies", "left"),
+    [  # 0.9 is wanted
+        # A long frontier was once cut off behind its smallest networks, which are hopeless.
+        ([0.1 + 0.05 * i for i in range(16)], [10, 11, 12, 13, 14, 15]),
+        ([0.5 + 0.05 * i for i in range(10)], [4, 5, 6, 7, 8, 9]),
+        # What is larger than the first that will do is not needed, but for one more.
+        ([0.92 + 0.001 * i for i in range(10)], [0, 1]),
+    ],
+)
+def test_those_near_the_limit_go_on_and_neither_the_smallest_nor_larger_ones(
+    make_search, accuracies, left
+):
+    search, candidates = after_a_round(make_search, accuracies)
+    assert positions(search._best(candidates, 2)) == left
 
 
 def test_without_a_drop_the_most_accurate_go_on(make_search):
@@ -75,6 +76,8 @@ def test_without_a_drop_the_most_accurate_go_on(make_search):
     search, candidates = after_a_round(make_search, accuracies, budget="params=50%")
     assert {accuracies[i] for i in positions(search._best(candidates, 2))} == {0.6, 0.5, 0.4}
     assert len(search._best(candidates, 2)) == 7
+    chosen, met = search.choose(list(search.attempts.values()))
+    assert chosen.accuracy == 0.6 and met
 
 
 def test_rounds_get_shorter_lists_and_longer_trainings(make_search):
@@ -84,13 +87,10 @@ def test_rounds_get_shorter_lists_and_longer_trainings(make_search):
     assert search.rungs == [2, 6]
     assert [len(trained(search, epochs)) for epochs in (2, 6, 36)] == [24, 8, 3]
     assert len(tried) == 24
+    # 30 answers are wrong, among them the 10 of the uncut network
+    assert search.attempts["cut15 linear, pooled, 16"].error == pytest.approx(20**0.5 / 100)
     longest = {one.epochs: one for one in tried}
     assert longest[36].accuracies.keys() == {2, 6, 36} and longest[36].seconds == 3.0
-
-
-def test_so_few_epochs_are_one_round(make_search):
-    search = make_search(constant([0.5, 0.6]), 2, "params=50%", epochs=1)
-    assert search.rungs == [] and len(search.run()) == 2
 
 
 # --- training -----------------------------------------------------------------------------------
@@ -133,7 +133,7 @@ def test_a_training_that_cannot_be_recorded_is_carried_out_without(make_search):
         return RecordingError("it decides by values") if len(seen) == 1 else 0.9
 
     search = make_search(reach, 2, "params=50%", epochs=1)
-    search.run()
+    assert search.rungs == [] and len(search.run()) == 2  # so few epochs are one round
     flags = [trial.recorded for call in search.calls for trial in call.trials]
     assert flags[:2] == [True, False] and not any(flags[1:]) and not search.recorded
 
@@ -179,13 +179,6 @@ def test_only_trainings_to_the_end_are_saved_and_have_a_progress_of_their_own(ma
     assert len(set(long)) == len(long) == 4  # one of three with both rates
     # two with each rate, of which one is a network of the round
     assert progress.stages == [["networks trained, an epoch each", n, n] for n in (2, 4)]
-
-
-def test_the_error_is_that_of_answers_that_differ(make_search):
-    search = make_search(constant([0.86]), 1)  # 14 wrong, among them the 10 of the uncut network
-    search.train(search.space.candidates, 4)
-    (one,) = search.attempts.values()
-    assert one.error == pytest.approx(4**0.5 / 100)
 
 
 # --- to the end ---------------------------------------------------------------------------------
@@ -235,12 +228,6 @@ def test_a_network_that_will_surely_do_is_chosen_unless_it_is_far_larger(make_se
     assert search.choose(tried[:1]) == (tried[0], False)
 
 
-def test_without_a_drop_the_most_accurate_within_the_limits_is_chosen(make_search):
-    search, candidates = after_a_round(make_search, [0.5, 0.7, 0.6, 0.9], budget="params=3")
-    chosen, met = search.choose(list(search.attempts.values()))
-    assert chosen.candidate is candidates[1] and met
-
-
 def test_a_budget_that_cannot_be_met_gets_the_nearest(make_search):
     accuracies = [0.5, 0.6, 0.7, 0.8, 0.9, 0.9, 0.9, 0.9]
     search = make_search(constant(accuracies), 8, "params=5", sizes=range(10, 18))
@@ -269,6 +256,7 @@ def test_a_candidate_is_tried_once(make_search):
 def test_a_plan_trains_and_writes_nothing(make_search, tmp_path):
     search = make_search(constant([0.5] * 12), 12, epochs=36)
     written = {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*.json")}
+    assert [rounds._kept(count) for count in (3, 6, 12, 30, 60)] == [3, 6, 6, 10, 20]
     plan = search.plan()
     assert plan.rounds == ((12, 2), (6, 6), (4, 36)) and len(plan.candidates) == 12
     epochs = 12 * 2 + 6 * 6 + 4 * 36
@@ -287,7 +275,3 @@ def test_a_folder_of_0_2_is_gone_on_with(make_search, tmp_path):
     second = make_search(constant([0.5, 0.6]), 2)
     assert second.table == first.table and isinstance(second.table, CostTable)
     assert read_json(path)["machine"]  # nothing new, so nothing is written
-
-
-def test_more_candidates_go_on_where_there_are_many():
-    assert [rounds._kept(count) for count in (3, 6, 12, 30, 60)] == [3, 6, 6, 10, 20]

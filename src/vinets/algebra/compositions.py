@@ -8,25 +8,24 @@ into monomials they would be dense; evaluated level by level they are a few matr
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from functools import cached_property
 from itertools import combinations_with_replacement
 from pathlib import Path
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from vinets.algebra.polynomial import Polynomial, Polynomials
-from vinets.algebra.polynomials import DEFAULT_MEMORY, PolynomialSet, for_arrays, names_of
+from vinets.algebra.polynomial import Polynomials
+from vinets.algebra.polynomials import DEFAULT_MEMORY, PolynomialSet, for_arrays
 from vinets.algebra.terms import MOST_VARIABLES, Index, TermSet, locate_rows
 from vinets.core.checks import counted, rows_within
 from vinets.core.tensors import read_tensors, write_tensors
 
 EXPAND_LIMIT = 50_000  # monomials; a polynomial has a dense row of coefficients over them
-LEVEL_FIELDS = ("left", "right", "projection", "keep", "vanish")
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,6 +41,16 @@ class CompositionLevel:
     projection: Tensor  # (f, c) onto all polynomials kept below
     keep: Tensor  # (c, k) rotation to the polynomials kept
     vanish: Tensor  # (c, v) rotation to the generators
+
+    def to(self, like: Tensor) -> CompositionLevel:
+        """Move to the device of ``like``, matrices to its precision."""
+        tables = (getattr(self, name) for name in LEVEL_FIELDS)
+        return CompositionLevel(
+            *(t.to(like) if t.is_floating_point() else t.to(like.device) for t in tables)
+        )
+
+
+LEVEL_FIELDS = tuple(field.name for field in fields(CompositionLevel))
 
 
 class KeptValues:
@@ -77,18 +86,6 @@ class CompositionSet(Polynomials):
     memory_limit: int = DEFAULT_MEMORY
     variables: tuple[str, ...] = ()
 
-    @overload
-    def __getitem__(self, index: int) -> Polynomial: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> PolynomialSet: ...
-
-    def __getitem__(self, index: int | slice) -> Polynomial | PolynomialSet:
-        return self.expanded[index]
-
-    def __iter__(self) -> Iterator[Polynomial]:
-        return iter(self.expanded)
-
     def __len__(self) -> int:
         return sum(level.vanish.shape[1] for level in self.levels)
 
@@ -104,16 +101,15 @@ class CompositionSet(Polynomials):
         # products, remainder, kept and vanishing values of a level all live at once
         width = sum(level.left.shape[0] * 4 for level in self.levels) + 2 * self.n_variables
         chunk = rows_within(self.memory_limit, 8 * width)
-        return torch.cat([self._evaluate(part.double()) for part in points.split(chunk)])
-
-    def _evaluate(self, points: Tensor) -> Tensor:
-        here, values = KeptValues(points), [points[:, :0]]
-        for level in self.levels:
-            level = _on(level, points)
-            remainder = here.remainder(level)
-            values.append(remainder @ level.vanish)
-            here.keep(remainder @ level.keep)
-        return torch.cat(values, dim=1)
+        parts = []
+        for part in points.split(chunk):
+            here, values = KeptValues(part.double()), [part[:, :0].double()]
+            for level in (level.to(here.points) for level in self.levels):
+                remainder = here.remainder(level)
+                values.append(remainder @ level.vanish)
+                here.keep(remainder @ level.keep)
+            parts.append(torch.cat(values, dim=1))
+        return torch.cat(parts)
 
     def gradient(self, points: Any) -> Any:
         """Return derivatives at ``points`` (m, n) as (m, N, n), by the expanded polynomials."""
@@ -128,8 +124,7 @@ class CompositionSet(Polynomials):
         kept[0, 0] = 1.0
         newest, found = kept, []
         linear = torch.eye(self.n_variables + 1, dtype=dtype)[1:]  # the variables, at first
-        for t, level in enumerate(self.levels):
-            level = _on(level, kept)
+        for t, level in enumerate(level.to(kept) for level in self.levels):
             by = linear[level.right]
             remainder = _multiply(newest[level.left], by, shifts) - level.projection.mT @ kept
             found.append(level.vanish.mT @ remainder)
@@ -163,11 +158,7 @@ class CompositionSet(Polynomials):
 
     def save(self, path: str | Path) -> None:
         """Write to one safetensors file."""
-        tensors = {
-            f"{t}.{name}": getattr(level, name)
-            for t, level in enumerate(self.levels)
-            for name in LEVEL_FIELDS
-        }
+        tensors = {f"{t}.{n}": x for t, one in enumerate(self.levels) for n, x in vars(one).items()}
         facts: dict[str, Any] = {"n_variables": self.n_variables, "levels": len(self.levels)}
         if self.variables:
             facts["variables"] = list(self.variables)
@@ -178,19 +169,19 @@ class CompositionSet(Polynomials):
         """Read what :meth:`save` wrote; other files are refused."""
         tensors, facts = read_tensors(path, "compositions")
         n, count = facts.get("n_variables"), facts.get("levels")
+        incomplete = ValueError(f"{path} is not a complete set of compositions.")
         if not isinstance(n, int) or not isinstance(count, int):
-            raise ValueError(f"{path} is not a complete set of compositions.")
+            raise incomplete
         if not 1 <= n <= MOST_VARIABLES or not 0 <= count <= len(tensors):
-            raise ValueError(f"{path} is not a complete set of compositions.")
+            raise incomplete
         rows = [[f"{t}.{name}" for name in LEVEL_FIELDS] for t in range(count)]
         if {name for row in rows for name in row} != tensors.keys():
-            raise ValueError(f"{path} is not a complete set of compositions.")
+            raise incomplete
         levels = tuple(CompositionLevel(*(tensors[name] for name in row)) for row in rows)
         if not _consistent(n, levels):
             raise ValueError(f"{path} holds compositions whose tables do not fit together.")
-        found, names = cls(n, levels), facts.get("variables")
         try:
-            return found if names is None else found.named(names_of(names))
+            return cls(n, levels).named_by(facts)
         except ValueError as error:
             raise ValueError(f"{path} is not a complete set of compositions: {error}") from None
 
@@ -230,14 +221,6 @@ def _consistent(n_variables: int, levels: tuple[CompositionLevel, ...]) -> bool:
     return True
 
 
-def _on(level: CompositionLevel, like: Tensor) -> CompositionLevel:
-    """Move the level to the device of ``like``, its matrices to that precision."""
-    tables = (getattr(level, name) for name in LEVEL_FIELDS)
-    return CompositionLevel(
-        *(t.to(like) if t.is_floating_point() else t.to(like.device) for t in tables)
-    )
-
-
 def _all_terms(n: int, degree: int) -> tuple[TermSet, Tensor]:
     """List all terms up to a degree, and where each goes if multiplied by a variable (or -1)."""
     blocks = []
@@ -273,11 +256,7 @@ def _as_polynomials(
 ) -> PolynomialSet:
     """Make a set of coefficient rows (N, S), led by their largest coefficient of top degree."""
     starts = np.cumsum([0] + [len(block) for block in terms.blocks])
-    tail, blocks, leads = (
-        table.clone(),
-        [terms.blocks[0][:0]],
-        [],
-    )
+    tail, blocks, leads = table.clone(), [terms.blocks[0][:0]], []
     for degree in range(1, len(terms.blocks)):
         rows = torch.from_numpy(np.flatnonzero(degrees == degree))
         top = table[rows, starts[degree] : starts[degree + 1]].abs().argmax(1)

@@ -101,10 +101,8 @@ def _plan(groups: list[tuple[int, slice]]) -> list[tuple[int, slice, slice]]:
     for size, rows in groups:
         if plan:
             block, own, beyond = plan[-1]
-            if (
-                size <= block + MAX_FURTHER_TERMS
-                and rows.stop - rows.start < CANDIDATES_PER_SIZE * block
-            ):
+            few = rows.stop - rows.start < CANDIDATES_PER_SIZE * block
+            if few and size <= block + MAX_FURTHER_TERMS:
                 start = beyond.start if beyond.stop else rows.start
                 plan[-1] = block, own, slice(start, rows.stop)
                 continue

@@ -42,12 +42,11 @@ DEPENDENT_ROUNDINGS = 1e3  # a residual of fewer roundings of the term itself is
 class GramFactor(GrowingFactor):
     """Growing Cholesky factor of ``G - shift * I``; see the module's formulas."""
 
-    def __init__(self, constant: Tensor, *, shift: float, threshold: float) -> None:
-        super().__init__(constant)
-        self.shift = shift
-        self.threshold = threshold
+    def __init__(self, constant: Tensor, *, psi: float, unit: bool) -> None:
+        super().__init__(constant, psi=psi, unit=unit)
+        self.threshold = 0.0 if unit else psi
         one = constant[:, None]
-        self.lower[:, 0, 0] = (self.inner(one, one)[:, 0, 0] - shift).sqrt()
+        self.lower[:, 0, 0] = (self.inner(one, one)[:, 0, 0] - self.shift).sqrt()
 
     def screen(self, values: Tensor, valid: Tensor) -> Candidates:
         o = self.size
@@ -129,9 +128,8 @@ class GramFactor(GrowingFactor):
         one = torch.ones(1, 1, dtype=torch.bool, device=values.device)
         block = self.screen(values[None, None], one)
         # a pivot of rounding noise would make every later coordinate noise as well
-        noise = (
-            DEPENDENT_ROUNDINGS * torch.finfo(self.work_dtype).eps * float(block.square) * self.size
-        )
+        eps = torch.finfo(self.work_dtype).eps
+        noise = DEPENDENT_ROUNDINGS * eps * float(block.square) * self.size
         if float(block.gap) <= noise:
             self._append_dependent(values)
         else:

@@ -49,7 +49,8 @@ class Candidates:
 class GrowingFactor(ABC):
     """Accepted terms of ``K`` point sets and the triangular factor over them.
 
-    ``constant`` (K, m) is the evaluation of the term 1 over ``sqrt(m)``, zero on padded points.
+    ``constant`` (K, m) is the evaluation of the term 1 over ``sqrt(m)``, zero on padded points, and
+    ``unit`` selects the rule.
     """
 
     work_dtype = torch.float64  # everything but the stored rows has it
@@ -58,7 +59,9 @@ class GrowingFactor(ABC):
     tables: ClassVar[tuple[str, ...]] = ("rows",)
     triangles: ClassVar[tuple[str, ...]] = ("lower",)
 
-    def __init__(self, constant: Tensor) -> None:
+    def __init__(self, constant: Tensor, *, psi: float, unit: bool) -> None:
+        self.psi, self.unit = psi, unit
+        self.shift = psi if unit else 0.0
         n_sets, n_points = constant.shape
         # the constant is accepted unasked: for psi < 1 it does not vanish
         self.counts = [1] * n_sets
@@ -66,20 +69,17 @@ class GrowingFactor(ABC):
         self.rows[:, 0] = constant
         eye = torch.eye(FIRST_CAPACITY, dtype=self.work_dtype, device=constant.device)
         self.lower = eye.repeat(n_sets, 1, 1)  # (K, capacity, capacity)
-        self.active = self.lower.new_ones(
-            n_sets, FIRST_CAPACITY
-        )  # 0 for terms kept out of the factor
+        self.active = self.lower.new_ones(n_sets, FIRST_CAPACITY)  # 0 for terms kept out of it
 
     def inner(self, left: Tensor, right: Tensor) -> Tensor:
         """Return the inner products (..., b, c) of evaluations (..., b, m) and (..., c, m)."""
         return inner(left, right).to(self.work_dtype)
 
     def rotation(self, k: int, count: int) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
-        """Return the first terms of a set in an orthonormal basis of theirs, (d, count).
+        """Return the first terms of a set in an orthonormal basis of theirs, and a function.
 
-        The function that is returned as well turns the evaluations of another term into that
-        basis, (d + 1,), where the last number is the norm of what lies outside of it. Lengths and
-        angles do not change, and there are as few numbers as terms.
+        They are (d, count). The function turns the evaluations of another term into that basis,
+        (d + 1,), where the last number is the norm of what lies outside. Angles do not change.
         """
         basis, columns = torch.linalg.qr(self.rows[k, :count].to(self.work_dtype).mT)
 

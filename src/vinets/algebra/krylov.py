@@ -29,7 +29,7 @@ from torch import Tensor
 
 from vinets.algebra.growing import first_true, gather_rows
 
-SHIFTS = tuple(1 - 2.0**-i for i in range(10))  # shares of psi; psi itself is one more shift
+SHIFTS = (1 - 0.5 ** torch.arange(10)).tolist()  # shares of psi; psi itself is one more shift
 MAX_ROUNDS = 3  # each starts from the best vectors so far that have not settled
 DEPENDENT_NORM = 1e-14  # what is left of a unit vector outside the span of others is rounding
 MAX_DENSE_NUMBERS = 1 << 23  # numbers in the matrices that LAPACK decomposes at once
@@ -87,7 +87,13 @@ def batched_eigenvectors(
         found = _ritz(part, _factors(gram, lower, psi), start)
         sets, slots = chosen.nonzero(as_tuple=True)
         at = sets, index[sets, slots]
-        vectors[at], open_[at] = found[chosen], ~_settled(part, found, psi)[chosen]
+        # Vectors have settled by the residual of the matrix itself, not of its inverse: it bounds
+        # the error of the value.
+        image = part.apply(found)
+        value = (image * found).sum(-1, keepdim=True)
+        error = torch.linalg.vector_norm(image - value * found, dim=-1)
+        top = gram.diagonal(dim1=1, dim2=2).sum(-1, keepdim=True)
+        vectors[at], open_[at] = found[chosen], ~(error <= 1e-9 * psi + 1e-14 * top)[chosen]
     if bool(open_.any()):
         sets, positions = open_.nonzero(as_tuple=True)
         vectors[sets, positions] = _dense(problem, (sets, positions))
@@ -138,16 +144,6 @@ def _ritz(
     return _unit((weights.view(n_sets, g, 1, -1) @ basis)[..., 0, :])
 
 
-def _settled(problem: _BorderedMatrices, vectors: Tensor, psi: float) -> Tensor:
-    """Tell which vectors (K, g, o + 1) are eigenvectors."""
-    # the residual of the matrix itself, not of its inverse: it bounds the error of the value
-    image = problem.apply(vectors)
-    value = (image * vectors).sum(-1, keepdim=True)
-    error = torch.linalg.vector_norm(image - value * vectors, dim=-1)
-    top = problem.gram.diagonal(dim1=1, dim2=2).sum(-1, keepdim=True)
-    return error <= 1e-9 * psi + 1e-14 * top
-
-
 def _shifted_inverse(
     problem: _BorderedMatrices, vectors: Tensor | None, shift: float, factor: Tensor
 ) -> Tensor:
@@ -175,9 +171,8 @@ def _forward(factor: Tensor, rows: Tensor, mask: Tensor) -> Tensor:
 def _dense(problem: _BorderedMatrices, rest: tuple[Tensor, Tensor]) -> Tensor:
     """Leave the rest to LAPACK; entries outside the prefix go to the top of the spectrum."""
     size = problem.gram.shape[-1] + 1
-    chunk = max(
-        64, min(MAX_EIGH_MATRICES, MAX_DENSE_NUMBERS // size**2)
-    )  # a call costs what many cost
+    # at least some, because a call costs what many cost
+    chunk = max(64, min(MAX_EIGH_MATRICES, MAX_DENSE_NUMBERS // size**2))
     found = []
     for k, j in zip(rest[0].split(chunk), rest[1].split(chunk), strict=True):
         gram, border, mask = problem.gram[k], problem.border[k, j], problem.mask[k, j]

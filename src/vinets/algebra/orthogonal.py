@@ -30,16 +30,13 @@ ROUNDING = 64.0  # machine epsilons; an error of so many, relative to what is ad
 
 
 class OrthogonalFactor(GrowingFactor):
-    """Growing orthogonal factorisation; ``unit`` selects the rule of the module's formulas."""
+    """Growing orthogonal factorisation; see the module's formulas."""
 
     tables = ("rows", "basis", "norms")
     triangles = ("lower", "shifted")
 
     def __init__(self, constant: Tensor, *, psi: float, unit: bool) -> None:
-        super().__init__(constant)
-        self.psi = psi
-        self.unit = unit
-        self.shift = psi if unit else 0.0
+        super().__init__(constant, psi=psi, unit=unit)
         self.basis = self.rows.to(self.work_dtype, copy=True)  # (K, capacity, m) orthonormal
         self.shifted = self.lower.clone()  # (K, capacity, capacity): K above
         self.norms = torch.linalg.vector_norm(self.basis, dim=-1, keepdim=True)  # (K, capacity, 1)
@@ -87,7 +84,18 @@ class OrthogonalFactor(GrowingFactor):
             first, found = first_true(panel.undecided, 1)
             if first.shape[1] == 0:
                 break
-            self._accept_first(panel, first[:, 0], found[:, 0])
+            first, found = first[:, 0], found[:, 0]
+            assert panel.residual is not None
+            sets = torch.arange(len(first), device=first.device)
+            whole = self.basis[:, : self.size]  # not the new rows alone: small errors add up
+            vector = _project_out(panel.residual[sets, first][:, None], whole)[0][:, 0]
+            norm = torch.linalg.vector_norm(vector, dim=-1)
+            direction = torch.where(found[:, None], vector / norm[:, None], 0.0)
+            before = list(self.counts)
+            self._append_rows(panel, first.tolist(), found.tolist(), direction, norm)
+            panel.undecided[sets, first] &= ~found
+            self._advance(panel, before)
+            self._refresh(panel)
         width = block.undecided.shape[1]
         block.undecided &= ~scatter_mask(index, chosen, width)
         block.accepted |= scatter_mask(index, panel.accepted, width)
@@ -106,20 +114,6 @@ class OrthogonalFactor(GrowingFactor):
             self._append_dependent(values)
         else:
             self._append_rows(block, [0], [True], block.residual[:, 0] / norm[:, None], norm)
-
-    def _accept_first(self, panel: Candidates, first: Tensor, found: Tensor) -> None:
-        """Accept candidate ``first[k]`` of every set with ``found[k]``; update the panel."""
-        assert panel.residual is not None
-        sets = torch.arange(len(first), device=first.device)
-        whole = self.basis[:, : self.size]  # not the new rows alone: small errors add up
-        vector = _project_out(panel.residual[sets, first][:, None], whole)[0][:, 0]
-        norm = torch.linalg.vector_norm(vector, dim=-1)
-        direction = torch.where(found[:, None], vector / norm[:, None], 0.0)
-        start = list(self.counts)
-        self._append_rows(panel, first.tolist(), found.tolist(), direction, norm)
-        panel.undecided[sets, first] &= ~found
-        self._advance(panel, start)
-        self._refresh(panel)
 
     def _advance(self, block: Candidates, start: list[int]) -> None:
         """Project the basis vectors added since ``start`` out of the block."""

@@ -6,13 +6,13 @@ With :math:`z_i = a_i x_i + b_i`, a term in :math:`z` is a combination of its di
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import combinations
 from math import ceil, floor
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Self, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,22 +25,12 @@ if TYPE_CHECKING:
     import sympy
     from scipy.sparse import csr_array
 
+    from vinets.algebra.polynomials import PolynomialSet
+
 Row = tuple[int, ...]
 Floats = NDArray[np.float64]
 
 TOLERANCE = 1e-9  # share of the largest coefficient: smaller ones are rounding by cancellation
-
-
-class TermNames(dict[tuple[int, ...], str]):
-    """Names of terms, each made when it is first asked for."""
-
-    def __init__(self, variables: Sequence[str]) -> None:
-        super().__init__()
-        self.variables = variables
-
-    def __missing__(self, row: tuple[int, ...]) -> str:
-        self[row] = name = term_name(row, self.variables)
-        return name
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,12 +106,6 @@ class Polynomial:
         """Return the same up to a factor: leading coefficient 1, and fractions for the others.
 
         Each is the simplest one within ``tolerance`` times the largest coefficient.
-
-        Examples
-        --------
-        >>> terms = ((0, 0), (0, 1), (1, 1), ())
-        >>> print(Polynomial(terms, (0.6, 5e-17, 0.2, -0.6), ("x", "y")).rational())
-        x^2 + 1/3*y^2 - 1
         """
         exact = {row: Fraction(c) for row, c in self.without_rounding(tolerance)._known.items()}
         if not exact:
@@ -132,15 +116,13 @@ class Polynomial:
         return replace(self, terms=tuple(found), coefficients=tuple(found.values()))
 
     def text(
-        self,
-        variables: Sequence[str] | None = None,
-        digits: int = 3,
-        tolerance: float = TOLERANCE,
+        self, variables: Sequence[str] | None = None, digits: int = 3, tolerance: float = TOLERANCE
     ) -> str:
         """Write the polynomial with ``digits`` digits, without coefficients that are rounding."""
-        return self.written(TermNames(variables or self.variables), digits, tolerance)
+        name_of = partial(term_name, labels=variables or self.variables)
+        return self.written(name_of, digits, tolerance)
 
-    def written(self, names: TermNames, digits: int, tolerance: float) -> str:
+    def written(self, name_of: Callable[[Row], str], digits: int, tolerance: float) -> str:
         """Write the polynomial, given names of terms that it shares with many others."""
         least = tolerance * max((abs(float(c)) for c in self._known.values()), default=0.0)
         text = ""
@@ -148,7 +130,7 @@ class Polynomial:
             positive = -coefficient if coefficient < 0 else coefficient
             if positive <= least:
                 continue
-            name = names[row]
+            name = name_of(row)
             size = str(positive) if isinstance(positive, Fraction) else f"{positive:.{digits}g}"
             body = size if name == "1" else name if size == "1" else f"{size}*{name}"
             sign = "-" if coefficient < 0 else "+"
@@ -186,21 +168,40 @@ class Polynomials(Sequence[Polynomial]):
         """Names of the variables."""
         return self.variables or tuple(f"x{i}" for i in range(self.n_variables))
 
-    @overload
-    def __getitem__(self, index: int) -> Polynomial: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> Polynomials: ...
-
+    @property
     @abstractmethod
-    def __getitem__(self, index: int | slice) -> Polynomial | Polynomials: ...
+    def expanded(self) -> PolynomialSet:
+        """The same polynomials over monomials."""
+
+    @property
+    @abstractmethod
+    def degrees(self) -> Index:
+        """Degree of every polynomial."""
 
     @abstractmethod
     def evaluate(self, points: Any) -> Any:
         """Return the values at ``points`` (m, n) as (m, N)."""
 
+    @abstractmethod
+    def strings(self, variables: Sequence[str] | None = None, digits: int = 3) -> list[str]:
+        """Write the polynomials out."""
+
+    @overload
+    def __getitem__(self, index: int) -> Polynomial: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> PolynomialSet: ...
+
+    def __getitem__(self, index: int | slice) -> Polynomial | PolynomialSet:
+        if isinstance(index, slice):
+            return self.expanded.select(np.arange(len(self))[index])
+        at = range(len(self))[index]  # an IndexError ends iteration, too
+        return next(iter(self.expanded.select(np.array([at]))))
+
+    def __iter__(self) -> Iterator[Polynomial]:
+        return iter(self.expanded)
+
     def __call__(self, points: Any) -> Any:
-        """Return what :meth:`evaluate` does."""
         return self.evaluate(points)
 
     def __eq__(self, other: object) -> bool:
@@ -218,6 +219,15 @@ class Polynomials(Sequence[Polynomial]):
             accepted = f"{self.n_variables} names, one for every variable"
             raise parameter_error(type(self).__name__, "variables", accepted, len(variables))
         return replace(self, variables=tuple(map(str, variables)))  # type: ignore[type-var]
+
+    def named_by(self, facts: dict[str, Any]) -> Self:
+        """Return the same polynomials with the names that a file from anywhere has, if any."""
+        names = facts.get("variables")
+        if names is None:
+            return self
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            raise ValueError("the names of its variables are no names.")
+        return self.named(names)
 
     def to_sympy(
         self,
@@ -258,35 +268,26 @@ class Polynomials(Sequence[Polynomial]):
         ring r = 0, (x0,x1), dp;
         ideal i = x1^2+x0^2-1;
         """
-        names, comments = self._plain("//")
-        body = ",\n  ".join(self._scripted(names, tolerance)) or "0"
-        return f"{comments}ring r = 0, ({','.join(names)}), dp;\nideal i = {body};"
+        names, comments, body = self._script("//", tolerance)
+        return f"{comments}ring r = 0, ({names}), dp;\nideal i = {body or '0'};"
 
     def to_macaulay2(self, tolerance: float = TOLERANCE) -> str:
         """Write the same for Macaulay2."""
-        names, comments = self._plain("--")
-        body = ",\n  ".join(self._scripted(names, tolerance)) or "0_R"
-        return f"{comments}R = QQ[{','.join(names)}]\nI = ideal({body})"
+        names, comments, body = self._script("--", tolerance)
+        return f"{comments}R = QQ[{names}]\nI = ideal({body or '0_R'})"
 
-    def _plain(self, comment: str) -> tuple[list[str], str]:
-        """Return names that every program takes, and lines that tell what they stand for."""
+    def _script(self, comment: str, tolerance: float) -> tuple[str, str, str]:
+        """Return names that every program takes, lines on what they stand for, the polynomials."""
         names = [f"x{i}" for i in range(self.n_variables)]
         pairs = zip(names, self.variables, strict=False)
         words = ((mine, " ".join(its.split())) for mine, its in pairs)
-        return names, "".join(f"{comment} {mine} is {its}\n" for mine, its in words if mine != its)
-
-    def _scripted(self, names: list[str], tolerance: float) -> list[str]:
-        return [one.text(names).replace(" ", "") for one in self.rational(tolerance)]
+        told = "".join(f"{comment} {mine} is {its}\n" for mine, its in words if mine != its)
+        body = [one.text(names).replace(" ", "") for one in self.rational(tolerance)]
+        return ",".join(names), told, ",\n  ".join(body)
 
 
 def _simplest(low: Fraction, high: Fraction) -> Fraction:
-    """Find the fraction with the smallest denominator in an interval.
-
-    Examples
-    --------
-    >>> _simplest(Fraction(33, 100), Fraction(34, 100))
-    Fraction(1, 3)
-    """
+    """Find the fraction with the smallest denominator in an interval."""
     if low <= 0 <= high:
         return Fraction(0)
     if high < 0:
@@ -318,19 +319,18 @@ def scaling_of(scaler: Any, n_variables: int) -> tuple[Floats, Floats]:
 
 def substituted(terms: TermSet, factors: Floats, offsets: Floats) -> list[dict[Row, float]]:
     """Write every term in ``z = factors * x + offsets`` as a combination of terms in ``x``."""
-    return [_expanded(tuple(map(int, row)), factors, offsets) for row in rows_of(terms)]
-
-
-def _expanded(row: Row, factors: Floats, offsets: Floats) -> dict[Row, float]:
-    found: dict[Row, float] = {}
-    places = range(len(row))
-    for count in range(len(row), -1, -1):
-        for kept in combinations(places, count):
-            rest = [row[i] for i in places if i not in kept]
-            term = tuple(row[i] for i in kept)
-            value = float(np.prod(factors[list(term)]) * np.prod(offsets[rest]))
-            found[term] = found.get(term, 0.0) + value
-    return found
+    expanded: list[dict[Row, float]] = []
+    for row in rows_of(terms):
+        found: dict[Row, float] = {}
+        places = range(len(row))
+        for count in range(len(row), -1, -1):
+            for kept in combinations(places, count):
+                rest = [row[i] for i in places if i not in kept]
+                term = tuple(int(row[i]) for i in kept)
+                value = float(np.prod(factors[list(term)]) * np.prod(offsets[rest]))
+                found[term] = found.get(term, 0.0) + value
+        expanded.append(found)
+    return expanded
 
 
 def rows_of(terms: TermSet) -> Iterable[Index]:

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, wraps
+from functools import cache, cached_property, partial, wraps
 from itertools import islice
 from pathlib import Path
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 import torch
@@ -24,14 +24,13 @@ from vinets.algebra.polynomial import (
     TOLERANCE,
     Polynomial,
     Polynomials,
-    TermNames,
     rows_of,
     scaling_of,
     substituted,
     table_over,
     termset,
 )
-from vinets.algebra.terms import Index, TermSet
+from vinets.algebra.terms import Index, TermSet, term_name
 from vinets.core.checks import counted, point_shape, rows_within
 from vinets.core.tensors import read_tensors, write_tensors
 
@@ -263,22 +262,12 @@ class PolynomialSet(Polynomials):
         tail, lead = self.tail.to(*args, **kwargs), self.lead.to(*args, **kwargs)
         return replace(self, tail=tail, lead=lead)
 
-    @overload
-    def __getitem__(self, index: int) -> Polynomial: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> PolynomialSet: ...
-
-    def __getitem__(self, index: int | slice) -> Polynomial | PolynomialSet:
-        if isinstance(index, slice):
-            return self.select(np.arange(len(self))[index])
-        at = range(len(self))[index]  # an IndexError ends iteration, too
-        return next(self.select(np.array([at]))._each())
+    @property
+    def expanded(self) -> PolynomialSet:
+        """These polynomials, which are over monomials."""
+        return self
 
     def __iter__(self) -> Iterator[Polynomial]:
-        return self._each()
-
-    def _each(self) -> Iterator[Polynomial]:
         """Yield the polynomials, leading term first, then from the highest term down."""
         shared = [tuple(row.tolist()) for row in rows_of(self.terms)]
         for row, lead, tail in zip(rows_of(self.leading), self.lead, self.tail, strict=True):
@@ -288,17 +277,14 @@ class PolynomialSet(Polynomials):
             yield Polynomial(terms, (float(lead), *(values[i] for i in used)), self.names)
 
     def strings(
-        self,
-        variables: Sequence[str] | None = None,
-        digits: int = 3,
-        tolerance: float = TOLERANCE,
+        self, variables: Sequence[str] | None = None, digits: int = 3, tolerance: float = TOLERANCE
     ) -> list[str]:
         """Write the polynomials out, leading term first.
 
         Coefficients of at most ``tolerance`` times the largest are rounding, and left out.
         """
-        names = TermNames(variables or self.names)
-        return [one.written(names, digits, tolerance) for one in self]
+        name_of = cache(partial(term_name, labels=variables or self.names))
+        return [one.written(name_of, digits, tolerance) for one in self]
 
     def unscaled(self, scaler: Any) -> PolynomialSet:
         """Return the same polynomials in the variables before a scaling.
@@ -360,9 +346,7 @@ class PolynomialSet(Polynomials):
         try:
             terms = TermSet.from_tensors(n, "terms", tensors)
             leading = TermSet.from_tensors(n, "leading", tensors)
-            found = cls(terms, leading, tail, lead)
-            names = facts.get("variables")
-            return found if names is None else found.named(names_of(names))
+            return cls(terms, leading, tail, lead).named_by(facts)
         except ValueError as error:
             raise ValueError(f"{path} is not a complete set of polynomials: {error}") from None
 
@@ -381,10 +365,3 @@ class PolynomialSet(Polynomials):
             f"{counted(len(self.terms), 'shared term')}, "
             f"degree {int(self.degrees.max(initial=0))}, {self.sparsity:.0%} zeros)"
         )
-
-
-def names_of(names: Any) -> list[str]:
-    """Check the names of variables in a file from anywhere."""
-    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise ValueError("the names of its variables are no names.")
-    return names

@@ -31,7 +31,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol, Self
 
 import torch
 from torch import Tensor
@@ -101,23 +100,6 @@ class LeadingBlocks:
         return Spectrum.of_gram(self.gram[:size, :size], self.lower[:size, :size])
 
 
-class _Candidates(Protocol):
-    """Candidates whose x is known at every value."""
-
-    @property
-    def bound(self) -> Tensor:
-        """A lower bound of the smallest eigenvalue over the terms met, () or (g,)."""
-
-    def at_zero(self) -> tuple[Tensor, Tensor]:
-        """Return what least squares takes from the squared norms, and the squared norm of x(0)."""
-
-    def at(self, value: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the sum in D, and its derivative."""
-
-    def select(self, rows: Tensor) -> Self:
-        """Return some of the candidates. Those before may not be asked any more."""
-
-
 @dataclass(frozen=True)
 class _Within:
     """Candidates that met the terms of a block that is decomposed, one for all or one for each."""
@@ -125,7 +107,7 @@ class _Within:
     poles: Tensor  # (q,) or (g, q)
     weights: Tensor  # (g, q)
     scratch: Tensor  # (2, g, q): allocating it anew costs as much as filling it
-    bound: Tensor
+    bound: Tensor  # lower bounds of the smallest eigenvalue over the terms met, () or (g,)
 
     @classmethod
     def of(cls, poles: Tensor, linear: Tensor, scratch: Tensor) -> _Within:
@@ -134,15 +116,18 @@ class _Within:
         return cls(poles, weights, scratch[:2], poles[..., 0])
 
     def at_zero(self) -> tuple[Tensor, Tensor]:
+        """Return what least squares takes from the squared norms, and the squared norm of x(0)."""
         return self.weights.sum(1), torch.div(self.weights, self.poles, out=self.scratch[0]).sum(1)
 
     def at(self, value: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the sum in D, and its derivative."""
         inverse, ratio = self.scratch
         torch.sub(self.poles, value[:, None], out=inverse).reciprocal_()
         total = torch.mul(self.weights, inverse, out=ratio).sum(1)
         return total, ratio.mul_(inverse).sum(1)
 
     def select(self, rows: Tensor) -> _Within:
+        """Return some of the candidates. Those before may not be asked any more."""
         poles, bound = self.poles, self.bound
         if poles.ndim == 2:
             poles, bound = poles[rows], bound[rows]
@@ -151,7 +136,7 @@ class _Within:
 
 @dataclass(frozen=True)
 class _Beyond:
-    """Candidates that met a few terms more than those of the decomposed block."""
+    """Candidates that met a few terms more; methods are those of :class:`_Within`."""
 
     spectrum: Spectrum
     corner: Tensor  # (r, r) products of the further terms
@@ -297,12 +282,7 @@ def _pieces(count: int) -> Iterator[slice]:
 
 
 def _to_eigenvectors(
-    poles: Tensor,
-    y: Tensor,
-    square: Tensor,
-    residual: Tensor | None,
-    psi: float,
-    scratch: Tensor,
+    poles: Tensor, y: Tensor, square: Tensor, residual: Tensor | None, psi: float, scratch: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Turn products ``y`` in place into eigenvectors in the rotated basis; last entry and value."""
     value = _roots(_Within.of(poles, y, scratch), square, residual, psi)
@@ -312,7 +292,9 @@ def _to_eigenvectors(
     return last, value
 
 
-def _roots(problem: _Candidates, square: Tensor, residual: Tensor | None, psi: float) -> Tensor:
+def _roots(
+    problem: _Within | _Beyond, square: Tensor, residual: Tensor | None, psi: float
+) -> Tensor:
     """Find the roots of h in [0, psi]."""
     taken, norm = problem.at_zero()
     if residual is None:

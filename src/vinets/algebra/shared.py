@@ -26,42 +26,18 @@ from torch import Tensor
 from vinets.algebra.evaluation import EvaluationPlan
 from vinets.algebra.polynomials import PolynomialSet
 from vinets.algebra.terms import Index, TermSet, locate_rows
-from vinets.core.checks import point_shape
+from vinets.core.checks import parameter_error, point_shape
 
 
 @dataclass(frozen=True, eq=False)
 class SharedPolynomials:
-    """``N`` polynomials over ``S`` shared terms.
+    """``N`` polynomials over ``S`` shared terms."""
 
-    Parameters
-    ----------
-    terms : TermSet
-        The terms, without the constant.
-    coefficients : Tensor of shape (N, S)
-        One row a polynomial.
-    constants : Tensor of shape (N,)
-        The constant terms.
-    owners : Tensor of shape (N,)
-        Which of the given sets each polynomial came from.
-    leading : Tensor of shape (N,) or None
-        Position of each leading term among ``terms``; -1 where that term was dropped.
-
-    Examples
-    --------
-    >>> from vinets import ABM
-    >>> import numpy as np
-    >>> x = np.linspace(-1, 1, 9)
-    >>> sets = [ABM(psi=1e-6, max_degree=1).fit(np.c_[x, s * x]).generators_ for s in (1, -1)]
-    >>> both = SharedPolynomials.of(sets)
-    >>> both.terms.names(), both.owners.tolist()
-    (['x0', 'x1'], [0, 1])
-    """
-
-    terms: TermSet
-    coefficients: Tensor
-    constants: Tensor
-    owners: Tensor
-    leading: Tensor | None = None
+    terms: TermSet  # without the constant
+    coefficients: Tensor  # (N, S)
+    constants: Tensor  # (N,) constant terms
+    owners: Tensor  # (N,) which of the given sets each polynomial came from
+    leading: Tensor | None = None  # (N,) positions of leading terms; -1 where one was dropped
 
     @classmethod
     def of(cls, sets: Sequence[PolynomialSet]) -> SharedPolynomials:
@@ -188,23 +164,12 @@ def term_moments(terms: TermSet, points: Tensor, *, chunk: int = 4096) -> tuple[
 def nearest_products(polynomials: SharedPolynomials) -> Tensor:
     """Find two affine forms for every polynomial of degree 2: (2, N, 1 + n), constants first.
 
-    Examples
-    --------
-    >>> from vinets.algebra.terms import TermSet
-    >>> terms = TermSet.from_exponents([[1, 0], [2, 0], [0, 2]])
-    >>> one, none = torch.zeros(1), torch.zeros(1, dtype=torch.int64)
-    >>> p = SharedPolynomials(terms, torch.tensor([[0.0, 1.0, -4.0]]), one, none)
-    >>> first, second = nearest_products(p)  # x^2 - 4 y^2 = (x + 2 y) (x - 2 y)
-    >>> z = torch.tensor([1.0, 3.0, 1.0], dtype=torch.float64)  # the point (3, 1), behind a one
-    >>> ((first @ z) * (second @ z)).round(decimals=6)
-    tensor([5.], dtype=torch.float64)
+    With x^2 - 4 y^2 = (x + 2 y) (x - 2 y), for instance, nothing is lost.
     """
     terms = polynomials.terms
     if len(terms.blocks) > 3:
-        raise ValueError(
-            "products of two forms have degree 2. Got polynomials of degree "
-            f"{len(terms.blocks) - 1} instead."
-        )
+        got = f"degree {len(terms.blocks) - 1}"
+        raise parameter_error("nearest_products", "polynomials", "of degree 2 at most", got)
     values = polynomials.coefficients.double()
     matrix = values.new_zeros(len(values), terms.n_variables + 1, terms.n_variables + 1)
     matrix[:, 0, 0] = polynomials.constants.double()

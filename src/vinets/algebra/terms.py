@@ -1,4 +1,4 @@
-"""Monomials ("terms") as rows of sorted variable indices, grouped by degree.
+"""Monomials ("terms") as rows of sorted variable indices, grouped by degree, and their borders.
 
 The term :math:`x_0^2 x_3` is the row ``(0, 0, 3)``. A set of terms of mixed degrees is a tuple of
 integer arrays, the array of degree ``d`` having shape ``(count_d, d)``. Exponent vectors, which
@@ -17,34 +17,31 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from vinets.core.checks import parameter_error
+
 Index = NDArray[np.int64]
 
 OPERATORS = frozenset("+-*/^")
 MOST_VARIABLES = 2**20  # variables in a file, where one number makes tables of this length
+BORDERS = ("groebner", "full")
+MAX_DEGREE_TERMS = 1 << 32  # more than a level ever holds, so that numbers of children differ
 
 
 @dataclass(frozen=True, eq=False)
 class TermSet:
-    """An ordered set of monomials, lowest degree first.
+    """An ordered set of monomials in ``n_variables``, lowest degree first.
 
-    Parameters
-    ----------
-    n_variables : int
-        Number of variables of the polynomial ring.
-    blocks : tuple of ndarray
-        ``blocks[d]`` has shape ``(count_d, d)``: the terms of degree ``d``, each a row of
-        non-decreasing variable indices.
+    ``blocks[d]`` has shape ``(count_d, d)``: the terms of degree ``d``, each a row of
+    non-decreasing variable indices.
     """
 
     n_variables: int
     blocks: tuple[Index, ...]
 
     def __post_init__(self) -> None:
-        for degree, block in enumerate(self.blocks):
-            if block.ndim != 2 or block.shape[1] != degree:
-                raise ValueError(
-                    f"blocks[{degree}] must have shape (count, {degree}). Got {block.shape}."
-                )
+        for d, block in enumerate(self.blocks):
+            if block.ndim != 2 or block.shape[1] != d:
+                raise ValueError(f"blocks[{d}] must have shape (count, {d}). Got {block.shape}.")
 
     @classmethod
     def of_blocks(cls, n_variables: int, blocks: Sequence[Index]) -> TermSet:
@@ -64,16 +61,11 @@ class TermSet:
         ['1', 'x0', 'x0*x1']
         """
         table = np.asarray(exponents)
-        if table.ndim != 2 or table.shape[1] == 0 or (table < 0).any():
-            raise ValueError(
-                "exponents must be a non-negative integer array of shape (count, n_variables) "
-                f"with at least one variable. Got shape {table.shape} instead."
-            )
-        degrees = table.sum(axis=1)
-        if (np.diff(degrees) < 0).any():
-            raise ValueError(
-                "exponents must be sorted by degree, lowest first. Sort the rows by their sum."
-            )
+        degrees = table.sum(axis=-1)
+        is_table = table.ndim == 2 and table.shape[1] > 0 and not (table < 0).any()
+        if not is_table or (np.diff(degrees) < 0).any():
+            accepted = "non-negative integers of shape (count, n_variables), by increasing sums"
+            raise parameter_error("TermSet", "exponents", accepted, table.tolist())
         n = table.shape[1]
         blocks = []
         for degree in range(int(degrees.max(initial=0)) + 1):
@@ -126,15 +118,13 @@ class TermSet:
         if not isinstance(n_variables, int) or not 1 <= n_variables <= MOST_VARIABLES:
             raise ValueError(f"terms must have 1 to {MOST_VARIABLES:,} variables.")
         blocks: list[Index] = []
-        while (block := tensors.get(f"{prefix}.{len(blocks)}")) is not None:
+        while (block := tensors.get(name := f"{prefix}.{len(blocks)}")) is not None:
             if block.dtype != torch.int64 or block.ndim != 2 or block.shape[1] != len(blocks):
-                raise ValueError(f"{prefix}.{len(blocks)} must be an int64 table of that width.")
+                raise ValueError(f"{name} must be an int64 table of that width.")
             rows = block.numpy()
             outside = (rows < 0).any() or (rows >= n_variables).any()
             if outside or (np.diff(rows, axis=1) < 0).any():
-                raise ValueError(
-                    f"{prefix}.{len(blocks)} must hold sorted variable indices below {n_variables}."
-                )
+                raise ValueError(f"{name} must hold sorted variable indices below {n_variables}.")
             blocks.append(rows)
         return cls(n_variables, tuple(blocks))
 
@@ -165,26 +155,111 @@ def term_name(row: Iterable[int], labels: Sequence[str]) -> str:
     return "*".join(parts) if parts else "1"
 
 
-def row_codes(*tables: Index, base: int) -> list[Index]:
-    """Give equal rows equal integers, across several tables of the same width.
-
-    Rows are folded in column by column and the running code is re-ranked after each, so codes
-    stay below ``total_rows * base`` whatever the width: no overflow at high degree.
-    """
-    stacked = np.concatenate(tables)
-    codes = np.zeros(len(stacked), dtype=np.int64)
-    for column in stacked.T:
-        _, codes = np.unique(codes * base + column, return_inverse=True)
-    return np.split(codes, np.cumsum([len(table) for table in tables])[:-1])
-
-
 def locate_rows(rows: Index, table: Index, base: int) -> Index:
     """Find the position in ``table`` of every row of ``rows``, or -1 where there is none."""
     if len(table) == 0 or len(rows) == 0:
         return np.full(len(rows), -1, dtype=np.int64)
-    wanted, known = row_codes(rows, table, base=base)
+    # Equal rows get equal codes. They are ranked again after every column, so that they stay below
+    # the number of rows times the base: no overflow at high degree.
+    codes = np.zeros(len(rows) + len(table), dtype=np.int64)
+    for column in np.concatenate([rows, table]).T:
+        _, codes = np.unique(codes * base + column, return_inverse=True)
+    wanted, known = codes[: len(rows)], codes[len(rows) :]
     # codes are ranks, so that a table over all of them is no longer than both inputs
     position = np.full(max(int(wanted.max()), int(known.max())) + 1, -1, dtype=np.int64)
     position[known] = np.arange(len(table))
     found: Index = position[wanted]
     return found
+
+
+@dataclass(frozen=True, eq=False)
+class Level:
+    """Terms of one degree ``d``, in term order, tied to the terms of degree ``d - 1``.
+
+    Term ``i`` is term ``parent[i]`` of the level below times variable ``variable[i]``, and
+    ``divisors[i, j]`` is the position there of term ``i`` without its ``j``-th factor.
+    """
+
+    rows: Index  # (count, d) variable indices, non-decreasing along a row
+    parent: Index  # (count,)
+    variable: Index  # (count,)
+    divisors: Index | None  # (count, d); None on full borders, where divisors may be missing
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def take(self, keep: Index) -> Level:
+        """Return the terms at the given positions, which increase."""
+        if len(keep) == len(self):
+            return self
+        divisors = None if self.divisors is None else self.divisors.take(keep, axis=0)
+        rows = self.rows.take(keep, axis=0)
+        return Level(rows, self.parent.take(keep), self.variable.take(keep), divisors)
+
+
+def first_border(n_variables: int) -> Level:
+    """Return the variables: the border of degree 1 of O = {1}."""
+    variables = np.arange(n_variables)
+    zeros = np.zeros(n_variables, dtype=np.int64)
+    return Level(variables[:, None], zeros, variables, zeros[:, None])
+
+
+def next_border(level: Level, n_variables: int, kind: str) -> Level:
+    r"""List the border one degree above ``level``, the accepted terms of the current degree.
+
+    With the terms :math:`O` accepted so far, there are two kinds of border of degree :math:`d`:
+
+    ``groebner``
+        terms of degree :math:`d` *all* of whose proper divisors lie in :math:`O`. Leading terms
+        found on it are the corners of the complement of :math:`O`, as in a Gröbner basis, and
+        :math:`O` is always closed under division.
+    ``full``
+        :math:`\{x_i t : t \in O_{d-1}\}`, as in a border basis. Off the exact case a term may fail
+        to vanish although one of its divisors does; it then joins :math:`O`, which is no longer
+        closed.
+
+    Terms are ordered degree first, then :math:`x_0 < x_1 < \dots`: the exponent of the *last*
+    variable is compared first. Other orders are permutations of the variables, done by the caller.
+    """
+    if kind == "groebner":
+        return _groebner_border(level, n_variables)
+    parent = np.repeat(np.arange(len(level)), n_variables)
+    variable = np.tile(np.arange(n_variables), len(level))
+    rows = np.sort(np.concatenate([level.rows[parent], variable[:, None]], axis=1), axis=1)
+    order = np.lexsort(rows.T)  # the last column, the largest factor, is the primary key
+    rows = rows[order]
+    # One term may come from several parents. They stand together now; the first stays.
+    fresh = np.ones(len(rows), dtype=bool)
+    fresh[1:] = (rows[1:] != rows[:-1]).any(axis=1)
+    return Level(rows[fresh], parent[order][fresh], variable[order][fresh], None)
+
+
+def _groebner_border(level: Level, n_variables: int) -> Level:
+    """List children by a variable not below the parent's largest, if every divisor is known.
+
+    Each term arises once, from the parent without its largest factor. Because ``level`` is in term
+    order its largest factors are non-decreasing, so the parents that variable ``i`` may extend are
+    a prefix, and listing them variable by variable yields term order without sorting.
+    """
+    assert level.divisors is not None
+    variables = np.arange(n_variables)
+    eligible = level.variable.searchsorted(variables, side="right")
+    variable = variables.repeat(eligible)
+    parent = np.arange(len(variable)) - (eligible.cumsum() - eligible).repeat(eligible)
+
+    # t/x_j for t = parent * variable is the child of (parent/x_j) by the same variable, and these
+    # numbers of children increase along a level
+    numbers = level.variable * MAX_DEGREE_TERMS + level.parent
+    columns: list[Index] = []
+    for divisor in level.divisors.T:
+        # candidates thin out from one divisor to the next, and what is known of them with them
+        wanted = variable * MAX_DEGREE_TERMS + divisor.take(parent)
+        place = numbers.searchsorted(wanted)
+        known = numbers.take(place, mode="clip") == wanted
+        if not known.all():
+            parent, variable, place = parent[known], variable[known], place[known]
+            columns = [column[known] for column in columns]
+        columns.append(place)
+    columns.append(parent)  # the term without its largest factor, which was appended last
+    rows = np.concatenate([level.rows.take(parent, axis=0), variable[:, None]], axis=1)
+    return Level(rows, parent, variable, np.array(columns).T)

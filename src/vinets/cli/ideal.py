@@ -40,7 +40,7 @@ def ideal(
     """
     from vinets.data.points import read_points
     from vinets.ideals.base import NoGeneratorsWarning
-    from vinets.ideals.choose import make_ideal
+    from vinets.ideals.classwise import make_ideal
     from vinets.runs.point_ideals import fit_points
 
     if out is not None and out.suffix != ".safetensors":

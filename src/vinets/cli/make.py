@@ -10,13 +10,13 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-from vinets import pretrained
 from vinets.cli import shared
 from vinets.cli.parameters import DATA, OUTPUT, RUNNING, read_run, spread, takes
 from vinets.core import settings
 from vinets.core.files import locked
 from vinets.core.options import flag_of
 from vinets.core.settings import LatentOptions, SearchOptions, SpeedOptions, TrainingOptions
+from vinets.pretrained import expectation
 
 # --- train ------------------------------------------------------------------------------------
 
@@ -27,7 +27,7 @@ def train(
     model: str | None = DATA.option("{networks}.", None, shown="that of the recipe"),
     recipe: str | None = DATA.option(
         "Network, data and training by one name, with what to expect: "
-        + "; ".join(f"{name} ({pretrained.expectation(name)})" for name in settings.RECIPES)
+        + "; ".join(f"{name} ({expectation(name)})" for name in settings.RECIPES)
         + ". Other options override it; data of CIFAR lie in the folder data, unless --data says "
         "where.",
         None,
@@ -52,7 +52,7 @@ def train(
     from vinets.core.plain import as_plain
     from vinets.data import load_data
     from vinets.data.images import augment_by, normalise_by
-    from vinets.measure.doubt import AccuracyWarning, low_accuracy_sentence
+    from vinets.measure.level import AccuracyWarning, low_accuracy_sentence
     from vinets.report import Table
     from vinets.runs.scratch import recipe_called, recipe_for, train_into
 
@@ -85,7 +85,7 @@ def train(
     }
     table = Table.from_rows("training", f"{model} on {split.name}", list(row), [[*row.values()]])
     if common.show({"out": out} | as_plain(run), table):
-        if recipe is not None and not changes and (words := pretrained.expectation(recipe)):
+        if recipe is not None and not changes and (words := expectation(recipe)):
             common.note(f"The recipe is known to reach {words}.")
         net = _again(out, model, data, reading)
         common.note(f"Saved in {out}. Next: vinets compress {net} --budget drop=1 --out out/small")
@@ -164,7 +164,6 @@ def build(
     from vinets.models.networks import SIZES
     from vinets.networks.network import CutNetwork
     from vinets.runs.compare import compare_heads, comparison_table, head_trials, remarks
-    from vinets.runs.setup import Origin
     from vinets.runs.trial import Trial
 
     def trial_of(architecture: str | None) -> Trial:
@@ -194,16 +193,17 @@ def build(
             out,
             baselines=baselines,
             device=common.device,
-            origin=Origin(("vinets", *sys.argv[1:]), opened.stated),
+            command=("vinets", *sys.argv[1:]),
+            stated=opened.stated,
             progress=progress,
         )
     if half:
         uncut = opened.network.cpu() if opened.architecture is None else None
         CutNetwork.from_pretrained(out, backbone=uncut).half().save_pretrained(out)
-    if result.comparison.build is not None and not common.json:
-        common.note(str(result.comparison.build))
-    if common.show(result, comparison_table(result.comparison)):
-        for sentence in remarks(result.comparison):
+    if not common.json:
+        common.note(str(result.first.build))
+    if common.show(result, comparison_table(result)):
+        for sentence in remarks(result):
             common.note(sentence)
         net = _again(out, model, data, replace(reading, weights=None))  # the folder has its own
         common.note(f"Saved in {out}. Next: vinets evaluate {net}")
@@ -278,11 +278,10 @@ def compress(
     Example: vinets compress out/resnet18 --data cifar10:data --budget params=10% --budget
     latency=50%@cpu --out out/small
     """
-    from vinets.runs.setup import Origin
     from vinets.search import CommandWords, parse_budget
     from vinets.search import compress as search_for
     from vinets.search.compress import divide
-    from vinets.search.page import command_lines, plan_table
+    from vinets.search.page import command_lines, rounds_table
     from vinets.search.rounds import Search
 
     wanted, jobs = parse_budget(budget), workers.jobs_or_cluster
@@ -292,7 +291,7 @@ def compress(
         with common.progress() as progress:
             setup, _ = divide(opened.network, split, searching.limit, **chosen)
             plan = Search(setup, wanted, out, searching, common.seed, progress=progress).plan()
-        if common.show(plan, plan_table(plan)):
+        if common.show(plan, rounds_table(plan)):
             print(plan)
         return
     read = reading.words(shared.ReadingOptions)
@@ -312,7 +311,8 @@ def compress(
             searching=searching,
             out=out,
             jobs=jobs,
-            origin=Origin(("vinets", *sys.argv[1:]), opened.stated),
+            command=("vinets", *sys.argv[1:]),
+            stated=opened.stated,
             words=words,
             progress=progress,
             **chosen,

@@ -46,8 +46,9 @@ NAMES: dict[str, tuple[str, str, Callable[[Any], Iterable[str]]]] = {
     ),
     "{export suffixes}": (".onnx or .pt2", "vinets.export", lambda m: [" or ".join(m.suffixes())]),
     "{heads}": (
-        "distance, vanishing, linear, pooled, components, ridge, lda, closed, local, local-relu, "
-        "mlp, products, relu-units, random, same-degrees, local-random, local-same-degrees, simkd",
+        "distance, vanishing, linear, pooled, components, mlp, ridge, lda, closed, local, "
+        "products, relu-units, random, same-degrees, local-random, local-same-degrees, local-relu, "
+        "simkd",
         "vinets.heads",
         lambda m: m.HEADS,
     ),
@@ -72,7 +73,7 @@ class Panel(str):
         self, help: str, default: Any = MISSING, domain: Domain | None = None, **more: Any
     ) -> Any:
         """Describe an option; without a domain, it takes that of its type. See :func:`option`."""
-        return option(default, domain, help, panel=self, **more)  # type: ignore[arg-type]
+        return option(default, domain, help, panel=self, **more)
 
 
 DATA, RUNNING, OUTPUT = Panel("Data"), Panel("Running"), Panel("Output")

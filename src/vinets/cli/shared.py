@@ -30,7 +30,7 @@ CUTS = Domain(
 CUT_HELP = "Name or index of a cut (see vinets cuts), or a share: 50%."
 SIZES = Domain(
     "positive integers with commas in between, such as 3,32,32",
-    lambda sizes: all(size >= 1 for size in sizes),
+    lambda sizes: isinstance(sizes, tuple) and all(size >= 1 for size in sizes),
     lambda written: tuple(map(int, written.split(","))),
 )
 CHANNELS = Domain(
@@ -168,11 +168,7 @@ class ReadingOptions(Options):
 
     def keywords(self) -> dict[str, Any]:
         """Return what :func:`vinets.runs.open.open_with_data` takes."""
-        from vinets.runs.open import ImageOptions
-
-        values = dict(vars(self))
-        names = values.keys() & {one.name for one in fields(ImageOptions)}
-        return values | {"images": ImageOptions(**{name: values.pop(name) for name in names})}
+        return dict(vars(self))
 
     def words(self, kind: type[ReadingOptions] | None = None) -> tuple[str, ...]:
         """Return the options as they are written, as far as they differ from their defaults.

@@ -25,8 +25,9 @@ def cuts(
 ) -> None:
     """List where to cut a network, from its input to its output.
 
-    Shown are the cuts that vinets compress tries, which differ in what they cost, and those of the
-    paper, marked with the name of their preset; --all shows every one, many of which hardly differ.
+    Shown are the cuts that vinets compress tries, which all paths from the inputs to the logits
+    pass, and those of the paper, marked with the name of their preset; --all shows every one. A
+    cut that some paths do not pass, such as one in a residual block, leaves out what they carry.
     Shape is that of the latents; parameters and multiply-adds (MACs) are those that the cut
     network still needs; removed is the share of convolutions that the cut takes away.
 
@@ -45,7 +46,7 @@ def cuts(
     opened, example, _ = open_uncut(model, data, shape, weights=reading.weights)
     marks = {cut: name for name, (of, cut) in PRESETS.items() if of == opened.architecture}
     inputs = each(example, lambda tensor: tensor.to(device))
-    known = cut_points(opened.network.to(device), inputs)
+    known = cut_points(opened.network.to(device), inputs, every=True)
     points = [p for p in known if match is None or match in p.name]
     if not points:
         raise ValueError(f"No cut of {opened.name} has {match!r} in its name.")
@@ -56,12 +57,13 @@ def cuts(
     if match is None and not every:
         points = [p for p in points if p.name in tried or p.name in marks] or points
     formats = {"index": "d", "name": None, "shape": None, "parameters": ",", "MACs": ","}
-    formats |= {"removed": ".0%"} | ({"preset": None} if marks else {})
+    formats |= {"removed": ".0%", "all paths": None} | ({"preset": None} if marks else {})
     columns = [Column(name, format=one) for name, one in formats.items()]
     rows = []
     for p in points:
         size, mark = "×".join(map(str, p.shape)), marks.get(p.name, "")
-        row = (p.index, p.name, size, p.parameters, p.macs, p.removed, mark)
+        main = "yes" if p.main else "no"
+        row = (p.index, p.name, size, p.parameters, p.macs, p.removed, main, mark)
         rows.append(row[: len(columns)])
     table = Table.from_rows("cuts", "Cuts, from the input to the output", columns, rows)
     if common.show(facts, table) and len(points) < len(known) and not (match or common.quiet):
@@ -92,7 +94,7 @@ def evaluate(
     Example: vinets evaluate out/small@net.py:MyNet --data digits
     """
     from vinets.measure import evaluate as measure
-    from vinets.measure.doubt import warn_of_low_accuracy
+    from vinets.measure.level import warn_of_low_accuracy
 
     device = common.start()
     opened, split = shared.open_data(net, data, reading, common)

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from numbers import Integral, Real
 from typing import Any
 
-MAX_SHOWN_LETTERS = 300  # letters of a value in a message
 STOPPED_CODE = 130  # exit code of a program that Ctrl-C ends
 STOPPED_SENTENCE = (
     "Stopped. Run the same command again: it goes on after the last step that was kept."
@@ -18,18 +17,21 @@ class DoubtWarning(UserWarning):
 
 
 def parameter_error(owner: str, name: str, accepted: str, got: Any, remedy: str = "") -> ValueError:
-    """Build the error for a parameter outside its domain.
+    """Build the error for a parameter outside its domain: a sentence, and perhaps what to do."""
+    shown = shortened(repr(got), 300)  # it may be a whole file
+    text = f"The '{name}' parameter of {owner} must be {accepted}. Got {shown} instead. {remedy}"
+    return ValueError(text.rstrip())
+
+
+def file_error(path: object, accepted: str, got: Any, remedy: str = "") -> ValueError:
+    """Build the error for a file or folder that holds something else than it should.
 
     Examples
     --------
-    >>> print(parameter_error("OAVI", "tau", "a float in [2, inf)", 1.0))
-    The 'tau' parameter of OAVI must be a float in [2, inf). Got 1.0 instead.
+    >>> print(file_error("X.npy", "labels below 10", 12))
+    X.npy must hold labels below 10. Got 12 instead.
     """
-    shown = repr(got)
-    if len(shown) > MAX_SHOWN_LETTERS:  # it may be a whole file
-        shown = f"{shown[:MAX_SHOWN_LETTERS]}..."
-    text = f"The '{name}' parameter of {owner} must be {accepted}. Got {shown} instead. {remedy}"
-    return ValueError(text.rstrip())
+    return ValueError(f"{path} must hold {accepted}. Got {got} instead. {remedy}".rstrip())
 
 
 def bounded_float(
@@ -46,17 +48,21 @@ def optional_positive_int(owner: str, name: str, value: Any, remedy: str = "") -
     """Return ``value`` as a positive int, or None; raise for anything else."""
     if value is None:
         return None
-    if not isinstance(value, Integral) or isinstance(value, bool) or int(value) < 1:
+    if not is_whole(value):
         raise parameter_error(owner, name, "a positive integer or None", value, remedy)
     return int(value)
 
 
+def is_whole(value: Any, low: int = 1) -> bool:
+    """Say whether a value is an integer of at least ``low``; True and False are none."""
+    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= low
+
+
 def one_of(owner: str, name: str, value: Any, choices: Sequence[str]) -> str:
     """Return ``value`` if it is one of ``choices``, or raise."""
-    if not isinstance(value, str) or value not in choices:
-        accepted = "one of " + ", ".join(map(repr, choices))
-        raise parameter_error(owner, name, accepted, value)
-    return value
+    if isinstance(value, str) and value in choices:
+        return value
+    raise parameter_error(owner, name, "one of " + ", ".join(map(repr, choices)), value)
 
 
 def point_shape(shape: tuple[int, ...], n_variables: int) -> None:
@@ -73,24 +79,12 @@ def rows_within(memory_limit: int, bytes_per_row: int, *, at_least: int = 1) -> 
 
 
 def counted(count: int, noun: str) -> str:
-    """Return a number with its noun, for messages.
-
-    Examples
-    --------
-    >>> counted(1, "term"), counted(1200, "term")
-    ('1 term', '1,200 terms')
-    """
+    """Return a number with its noun, for messages: 1 term, 1,200 terms."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def format_bytes(count: float) -> str:
-    """Return a number of bytes as people read it, for messages.
-
-    Examples
-    --------
-    >>> format_bytes(3 * 2**30)
-    '3.0 GiB'
-    """
+    """Return a number of bytes as people read it, for messages: 3.0 GiB."""
     for unit in ("B", "KiB", "MiB"):
         if abs(count) < 1024:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
@@ -106,5 +100,9 @@ def reason_of(error: BaseException | str, most: int = 200) -> str:
     >>> reason_of(ValueError("too\n  large."))
     'too large'
     """
-    text = " ".join(str(error).split()).rstrip(".") or type(error).__name__
+    return shortened(" ".join(str(error).split()).rstrip(".") or type(error).__name__, most)
+
+
+def shortened(text: str, most: int) -> str:
+    """Return a text, or its beginning if it has more than ``most`` letters."""
     return text if len(text) <= most else f"{text[:most]}..."

@@ -31,13 +31,7 @@ def call(network: Callable[..., Any], inputs: Inputs) -> Any:
 
 
 def logits_of(output: Any) -> Tensor:
-    """Return the logits in the output of a classifier: a tensor, or an object that has them.
-
-    Examples
-    --------
-    >>> logits_of({"logits": torch.zeros(2, 3)}).shape
-    torch.Size([2, 3])
-    """
+    """Return the logits in the output of a classifier: a tensor, or an object that has them."""
     if isinstance(output, Mapping):
         output = output.get("logits", output)
     logits = getattr(output, "logits", output)
@@ -86,22 +80,20 @@ def resolve_device(owner: str, device: Any) -> torch.device:
 
     ``"auto"`` is the current CUDA device where there is one, and the CPU elsewhere.
     """
-    accepted = "'auto', 'cpu' or a CUDA device such as 'cuda:0'"
-    if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     try:
-        kind, index = torch.device(device).type, torch.device(device).index
+        chosen = torch.device(("cuda" if count else "cpu") if device == "auto" else device)
     except (RuntimeError, TypeError, ValueError):
-        raise parameter_error(owner, "device", accepted, device) from None
+        chosen = torch.device("meta")  # which is refused
+    kind, index, remedy = chosen.type, chosen.index, ""
     if kind == "cpu":  # "cpu:0" is the same, and would not compare equal
         return torch.device("cpu")
-    if kind != "cuda":
-        raise parameter_error(owner, "device", accepted, str(device))
-    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    if (index or 0) >= count:
+    if kind == "cuda":
+        if (index or 0) < count:
+            return torch.device("cuda", torch.cuda.current_device() if index is None else index)
         remedy = f"{count} CUDA devices are available here; use 'auto' to take what there is."
-        raise parameter_error(owner, "device", accepted, str(device), remedy)
-    return torch.device("cuda", torch.cuda.current_device() if index is None else index)
+    accepted = "'auto', 'cpu' or a CUDA device such as 'cuda:0'"
+    raise parameter_error(owner, "device", accepted, str(device), remedy)
 
 
 # --- CUDA graphs ------------------------------------------------------------------------------
@@ -139,21 +131,20 @@ def record_graph(work: Callable[[], R], remedy: str) -> tuple[torch.cuda.CUDAGra
 class Clock:
     """Marks moments in the work of a device: by perf_counter on the CPU, by events on a GPU.
 
-    A mark on a GPU lies in the current stream: it is taken when the work before it is done, and
-    the program does not wait for it.
+    A mark on a GPU is taken when the work before it in the current stream is done, and the program
+    does not wait for it.
     """
 
     def __init__(self, device: torch.device) -> None:
-        self.device = device
-        self.on_cuda = device.type == "cuda"
+        self.device, self.on_cuda = device, device.type == "cuda"
 
     def mark(self) -> Any:
         """Mark the present moment."""
         if not self.on_cuda:
             return time.perf_counter()
-        event = torch.cuda.Event(enable_timing=True)
-        event.record(torch.cuda.current_stream(self.device))
-        return event
+        return torch.cuda.current_stream(self.device).record_event(
+            torch.cuda.Event(enable_timing=True)
+        )
 
     def wait(self) -> None:
         """Return when the device has done its work."""

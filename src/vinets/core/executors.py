@@ -38,14 +38,10 @@ def open_executor(jobs: int | str | None) -> Iterator[Executor | None]:
     ``ray://HOST:PORT``; ``dask://local:2`` and ``ray://local:2`` start two workers on this machine.
     The address of a Ray cluster is the one that ``ray start --head`` prints, and this machine has
     to be one of its nodes.
-
-    Examples
-    --------
-    >>> with open_executor("dask://local:2") as executor:  # doctest: +SKIP
-    ...     executor.submit(abs, -1).result()
-    1
     """
-    if isinstance(jobs, str):
+    if jobs in (None, 1):
+        yield None
+    elif isinstance(jobs, str):
         scheme, place = parse_address(jobs)
         if find_spec(PACKAGES[scheme]) is None:
             raise ImportError(
@@ -72,23 +68,15 @@ def open_executor(jobs: int | str | None) -> Iterator[Executor | None]:
                 f"The cluster gave up a job ({reason_of(error)}). Look at the logs of its workers, "
                 "and run the same command again: it goes on behind what was finished."
             ) from error
-    elif jobs is not None and jobs < 1:
+    elif not jobs or jobs < 1:
         raise parameter_error("vinets", "jobs", f"a positive integer, {ADDRESSES}", jobs)
-    elif jobs is None or jobs == 1:
-        yield None
     else:
         with Processes(jobs) as executor:
             yield executor
 
 
 def parse_address(address: str) -> tuple[str, str | int]:
-    """Return the scheme of an address, and its host and port or the number of local workers.
-
-    Examples
-    --------
-    >>> parse_address("ray://10.0.0.1:6379"), parse_address("dask://local:2")
-    (('ray', '10.0.0.1:6379'), ('dask', 2))
-    """
+    """Return the scheme of an address, and its host and port or the number of local workers."""
     if match := re.fullmatch(r"(dask|ray)://([^/\s]+?)(?::(\d{1,5}))?", address):
         scheme, host, number = match.groups()
         if host == "local" and number != "0":
@@ -128,10 +116,9 @@ class Processes(ProcessPoolExecutor):
 
 def _end_with_parent() -> None:
     """Let this process end when the one that started it has ended, however that came about."""
-    parent: Any = multiprocessing.parent_process()
 
     def watch() -> None:
-        parent.join()
+        multiprocessing.parent_process().join()  # type: ignore[union-attr]
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
@@ -167,11 +154,9 @@ class RayExecutor(Executor):
 
         def pass_on(theirs: Future[Any]) -> None:
             error: Any = theirs.exception()
-            if ours.cancelled():
-                return
-            if error is None:
+            if error is None and not ours.cancelled():
                 ours.set_result(theirs.result())
-            else:  # what the job raised, without Ray's words around it
+            elif not ours.cancelled():  # what the job raised, without Ray's words around it
                 ours.set_exception(getattr(error, "cause", None) or error)
 
         self._run.remote(partial(function, *args, **kwargs)).future().add_done_callback(pass_on)

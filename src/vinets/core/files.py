@@ -21,13 +21,9 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from safetensors import SafetensorError
-
 MAX_JSON_BYTES = 16 << 20
 MAX_JSON_DEPTH = 64  # lists and objects inside each other
 MAX_INTEGER = 2**63  # whole numbers stay below it in both directions, as tensors need
-LOCK = ".lock"  # file in a folder whose lock is that of the folder
-LOCK_SECONDS = 0.2  # between two looks at a lock
 
 _MACHINE = hashlib.sha256(platform.node().encode()).hexdigest()[:8]  # this machine, in names
 _unfinished: set[Path] = set()  # files that this process is writing
@@ -57,12 +53,11 @@ def open_regular(path: str | Path, *, inside: str | Path | None = None) -> Binar
 
 def read_bytes(path: str | Path, most: int, *, inside: str | Path | None = None) -> bytes:
     """Read a regular file; more than ``most`` bytes are refused before they are read."""
-    with open_regular(path, inside=inside) as file:
+    with open_regular(path, inside=inside) as file, named(path):
         size = os.fstat(file.fileno()).st_size
         if size > most:
             raise ValueError(f"{path} must have at most {most:,} bytes. It has {size:,}.")
-        with named(path):
-            return file.read(most)  # it may have grown since
+        return file.read(most)  # it may have grown since
 
 
 @contextmanager
@@ -89,26 +84,18 @@ def parse_json(text: str) -> Any:
     """Read the values in a JSON text of any origin; ValueError says what is wrong.
 
     Names stand once in an object, whole numbers have 64 bits, and the depth is bounded.
-
-    Examples
-    --------
-    >>> parse_json('{"a": 1, "a": 2}')
-    Traceback (most recent call last):
-    ValueError: the name 'a' stands twice in an object
     """
     if len(text) > MAX_JSON_BYTES:
         raise ValueError(f"it has more than {MAX_JSON_BYTES:,} characters")
-    try:
+    with suppress(RecursionError):
         values = json.loads(text, object_pairs_hook=_object, parse_int=_integer)
-    except RecursionError:
-        raise ValueError(f"it is nested more than {MAX_JSON_DEPTH} deep") from None
-    level = [values]
-    for _ in range(MAX_JSON_DEPTH):
-        containers = [one for one in level if isinstance(one, dict | list)]
-        if not containers:
-            return values
-        inner = (one.values() if isinstance(one, dict) else one for one in containers)
-        level = list(chain.from_iterable(inner))
+        level = [values]
+        for _ in range(MAX_JSON_DEPTH):
+            containers = [one for one in level if isinstance(one, dict | list)]
+            if not containers:
+                return values
+            inner = (one.values() if isinstance(one, dict) else one for one in containers)
+            level = list(chain.from_iterable(inner))
     raise ValueError(f"it is nested more than {MAX_JSON_DEPTH} deep")
 
 
@@ -156,10 +143,8 @@ def written_aside(path: str | Path) -> Iterator[Path]:
         yield aside
         _to_disk(aside, os.O_RDWR)
         os.replace(aside, target)
-    except (OSError, SafetensorError) as error:
-        # safetensors wraps what the system says: "...: I/O error: No space left (os error 28)"
-        inner = str(error).rpartition("I/O error: ")[2].partition(" (os error")[0].rstrip(".")
-        raise _write_error(target, getattr(error, "strerror", None) or inner) from None
+    except OSError as error:
+        raise _write_error(target, error) from None
     finally:
         with suppress(OSError):
             aside.unlink(missing_ok=True)
@@ -168,46 +153,44 @@ def written_aside(path: str | Path) -> Iterator[Path]:
         _to_disk(target.parent, os.O_RDONLY)
 
 
-def _write_error(path: str | Path, reason: str | None) -> OSError:
-    return OSError(
-        f"{path} could not be written, and is as it was: {reason}. Make room, check the "
-        "permissions, or choose another place."
-    )
-
-
-def _is_running(process: int) -> bool:
-    """Say whether a process of that number runs, other than this one."""
-    if os.name != "nt":  # where the question would be a signal
-        try:
-            os.kill(process, 0)
-        except (ProcessLookupError, OverflowError):
-            return False
-        except OSError:  # it belongs to another user
-            return True
-    return process != os.getpid()
-
-
-def check_name(path: str | Path) -> None:
-    """Raise for a name that not every library here would write in the same bytes."""
-    text = os.fspath(path)
-    try:
-        same = os.fsencode(text) == text.encode("utf-8")
-    except UnicodeError:
-        same = False
-    if not same:
-        shown = text.encode("ascii", "backslashreplace").decode()
-        raise ValueError(
-            f"The name {shown} cannot be written as UTF-8 here. Choose a name that can, such as "
-            "one of plain letters, or a locale of UTF-8."
-        )
-
-
 def _to_disk(path: Path, how: int) -> None:
     opened = os.open(path, how)
     try:
         os.fsync(opened)
     finally:
         os.close(opened)
+
+
+def _write_error(path: str | Path, error: OSError) -> OSError:
+    return OSError(
+        f"{path} could not be written, and is as it was: {error.strerror or error}. Make room, "
+        "check the permissions, or choose another place."
+    )
+
+
+def _is_running(process: int) -> bool:
+    """Say whether a process of that number runs, other than this one."""
+    try:
+        if os.name != "nt":  # where the question would be a signal
+            os.kill(process, 0)
+    except PermissionError:  # it belongs to another user
+        return True
+    except (ProcessLookupError, OverflowError):
+        return False
+    return process != os.getpid()
+
+
+def check_name(path: str | Path) -> None:
+    """Raise for a name that not every library here would write in the same bytes."""
+    text = os.fspath(path)
+    with suppress(UnicodeError):
+        if os.fsencode(text) == text.encode("utf-8"):
+            return
+    shown = text.encode("ascii", "backslashreplace").decode()
+    raise ValueError(
+        f"The name {shown} cannot be written as UTF-8 here. Choose a name that can, such as one of "
+        "plain letters, or a locale of UTF-8."
+    )
 
 
 def write_text(path: str | Path, text: str) -> Path:
@@ -241,7 +224,7 @@ def append_line(path: str | Path, line: str) -> Path:
             os.fsync(file.fileno())
         except OSError as error:
             file.truncate(end)
-            raise _write_error(path, error.strerror) from None
+            raise _write_error(path, error) from None
     return Path(path)
 
 
@@ -262,9 +245,9 @@ def locked(folder: str | Path, *, wait: bool = False) -> Iterator[None]:
     check_name(path)  # now, and not when the first file is written
     path.mkdir(parents=True, exist_ok=True)
     # One lock a file in this process, which counts how often each thread holds it.
-    lock = FileLock(path.resolve() / LOCK, is_singleton=True)
+    lock = FileLock(path.resolve() / ".lock", is_singleton=True)
     try:
-        lock.acquire(timeout=-1 if wait else 0, poll_interval=LOCK_SECONDS)
+        lock.acquire(timeout=-1 if wait else 0, poll_interval=0.2)
     except Timeout:
         raise ValueError(
             f"Another process is writing into {path}. Wait until it is done (--wait does that), or "
@@ -286,17 +269,15 @@ def slugs(names: Iterable[str]) -> dict[str, str]:
 
     Examples
     --------
-    >>> slugs(["cat", "dog"])
-    {'cat': 'cat', 'dog': 'dog'}
-    >>> len(set(slugs(["a b", "A-b", "a.b"]).values()))
-    3
+    >>> slugs(["cat", "a b", "A-b"])
+    {'cat': 'cat', 'a b': 'a-b-c8687a', 'A-b': 'a-b-b05dd0'}
     """
     plain = {name: slug(name) for name in names}
     uses = Counter(plain.values())
-    return {n: s if uses[s] == 1 else f"{s}-{_short(n)}" for n, s in plain.items()}
+    return {n: s if uses[s] == 1 else f"{s}-{_short_digest(n)}" for n, s in plain.items()}
 
 
-def _short(name: str) -> str:
+def _short_digest(name: str) -> str:
     return hashlib.sha256(name.encode()).hexdigest()[:6]
 
 
@@ -308,12 +289,10 @@ def slug(name: str) -> str:
 
     Examples
     --------
-    >>> slug("linear, flat"), slug("layer2.1.bn2")
-    ('linear-flat', 'layer2-1-bn2')
-    >>> slug("1") == slug("-1")
-    False
+    >>> slug("linear, flat"), slug("layer2.1.bn2"), slug("-1")
+    ('linear-flat', 'layer2-1-bn2', '1-1bad6b')
     """
     plain = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
     if re.fullmatch(r"[a-z0-9]+([-., ]+[a-z0-9]+)*", name.lower()):
         return plain
-    return f"{plain}-{_short(name)}" if plain else _short(name)
+    return f"{plain}-{_short_digest(name)}".removeprefix("-")

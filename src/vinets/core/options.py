@@ -12,11 +12,11 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import Field, dataclass, field, fields, replace
 from functools import wraps
-from numbers import Integral, Real
+from numbers import Real
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
-from vinets.core.checks import parameter_error
+from vinets.core.checks import is_whole, parameter_error
 from vinets.core.plain import nearest
 
 R = TypeVar("R")
@@ -39,13 +39,16 @@ class Domain:
     choices: tuple[str, ...] = ()  # all values, where there are a few words
 
 
-def option(default: Any, domain: Domain, help: str, **more: Any) -> Any:
+def option(default: Any, domain: Domain | None, help: str, **more: Any) -> Any:
     """Return a field of an :class:`Options` class; ``help`` is one line, for a reader of any page.
 
-    There may be ``more``: ``flag``, its name on the command line if that is not the field's, and
-    ``short`` ones; ``panel``, where that is not the class's; ``shown``, the default in words, None
-    to say nothing; ``result=False`` for options that change no result, only how it is computed.
+    A default of None belongs to the values, too. There may be ``more``: ``flag``, its name on the
+    command line if that is not the field's, and ``short`` ones; ``panel``, where that is not the
+    class's; ``shown``, the default in words, None to say nothing; ``result=False`` for options that
+    change no result, only how it is computed.
     """
+    if default is None and domain is not None and not domain.holds(None):
+        domain = optional(domain)
     return field(default=default, metadata={"domain": domain, "help": help, **more})
 
 
@@ -81,34 +84,24 @@ def check_value(owner: str, name: str, domain: Domain, value: Any) -> None:
 # --- domains ----------------------------------------------------------------------------------
 
 
-def _is_whole(value: Any, low: int = 1) -> bool:
-    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= low
-
-
 def whole(low: int = 1, high: int | None = None) -> Domain:
     """Return the domain of integers from ``low`` on, perhaps up to ``high``."""
     accepted = "a positive integer" if low == 1 else f"an integer of at least {low}"
-    if high is not None:
-        accepted = f"an integer from {low} to {high}"
-    return Domain(
-        accepted,
-        lambda value: _is_whole(value, low) and (high is None or value <= high),
-        typed=int,
-    )
+    if high is None:
+        return Domain(accepted, lambda value: is_whole(value, low), typed=int)
+    accepted = f"an integer from {low} to {high}"
+    return Domain(accepted, lambda value: is_whole(value, low) and value <= high, typed=int)
 
 
 def real(low: float, high: float = math.inf, *, high_included: bool = False) -> Domain:
     """Return the domain of numbers from ``low`` on, up to ``high`` or below it."""
+
+    def holds(value: Any) -> bool:
+        is_number = isinstance(value, Real) and not isinstance(value, bool)
+        return is_number and (low <= value < high or (high_included and value == high))
+
     end = "]" if high_included else ")"
-    return Domain(
-        f"a number in [{low:g}, {high:g}{end}",
-        lambda value: (
-            isinstance(value, Real)
-            and not isinstance(value, bool)
-            and (low <= float(value) < high or (high_included and value == high))
-        ),
-        typed=float,
-    )
+    return Domain(f"a number in [{low:g}, {high:g}{end}", holds, typed=float)
 
 
 def choice(*names: str) -> Domain:
@@ -129,9 +122,7 @@ def flag() -> Domain:
 
 def path() -> Domain:
     """Return the domain of paths, and None."""
-    return Domain(
-        "a path or None", lambda value: value is None or isinstance(value, str | Path), typed=Path
-    )
+    return Domain("a path or None", lambda value: isinstance(value, str | Path | None), typed=Path)
 
 
 def optional(domain: Domain) -> Domain:
@@ -144,38 +135,42 @@ def optional(domain: Domain) -> Domain:
     )
 
 
-def count(*, auto: bool = False) -> Domain:
-    """Return the domain of positive integers and None for all, perhaps "auto"."""
+def count(*, auto: bool = False, share: bool = False) -> Domain:
+    """Return the domain of positive integers and None for all.
+
+    Perhaps "auto" is one of them, and shares in (0, 1], which are written as ``50%``.
+    """
+
+    def holds(value: Any) -> bool:
+        if isinstance(value, float):
+            return share and 0 < value <= 1
+        return value is None or (auto and value == "auto") or is_whole(value)
+
+    def read(text: str) -> Any:
+        if share and text.endswith("%"):
+            return float(text[:-1]) / 100
+        return {"all": None, "auto": "auto"}[text] if text in ("all", "auto") else int(text)
+
+    between = " a share in (0, 1]," if share else ""
     return Domain(
-        "a positive integer, None for all" + (", or 'auto'" if auto else ""),
-        lambda value: value is None or (auto and value == "auto") or _is_whole(value),
-        _read_count,
-        written="a positive integer or all",
-        metavar="N|all",
+        f"a positive integer,{between} None for all" + (", or 'auto'" if auto else ""),
+        holds,
+        read,
+        written="a positive integer" + (", a share such as 50%, or all" if share else " or all"),
+        metavar="N|50%|all" if share else "N|all",
     )
 
 
 def share(*, auto: bool = False) -> Domain:
-    """Return that of :func:`count` with shares in (0, 1], which are written as ``50%``."""
-    counted = count(auto=auto)
-    return Domain(
-        counted.accepted.replace(",", ", a share in (0, 1],", 1),
-        lambda value: counted.holds(value) or (isinstance(value, float) and 0 < value <= 1),
-        lambda text: float(text[:-1]) / 100 if text.endswith("%") else _read_count(text),
-        written="a positive integer, a share such as 50%, or all",
-        metavar="N|50%|all",
-    )
-
-
-def _read_count(text: str) -> int | str | None:
-    return {"all": None, "auto": "auto"}[text] if text in ("all", "auto") else int(text)
+    """Return that of :func:`count` with shares in (0, 1]."""
+    return count(auto=auto, share=True)
 
 
 def gibibytes() -> Domain:
     """Return the domain of bytes, which are GiB on the command line."""
     return Domain(
         "a number of bytes",
-        lambda value: _is_whole(value, 0),
+        lambda value: is_whole(value, 0),
         lambda given: int(float(given) * 2**30),
         written="a number of GiB",
         metavar="GiB",
@@ -191,44 +186,30 @@ def flat(**groups: type[Options]) -> Callable[[Callable[..., R]], Callable[..., 
     Keywords change the object that is given itself, or else the default of the function's
     parameter, or else that of the class. A keyword that nothing has is refused, with the nearest
     one that there is. People see the signature with the fields among the function's keywords.
-
-    Examples
-    --------
-    >>> from vinets.core.settings import LatentOptions
-    >>> @flat(options=LatentOptions)
-    ... def wanted(*, options):
-    ...     return options.per_class
-    >>> wanted(per_class=16), wanted(options=LatentOptions(per_class=4))
-    (16, 4)
-    >>> wanted(per_clas=16)
-    Traceback (most recent call last):
-    TypeError: wanted has no option 'per_clas'. Did you mean 'per_class'?
     """
 
     def decorate(function: Callable[..., R]) -> Callable[..., R]:
         own = inspect.signature(function).parameters
-        # what keywords change: the default of the parameter, or of the class
-        starts: dict[str, Options] = {}
-        for name, kind in groups.items():
-            default = own[name].default
-            starts[name] = kind() if default is inspect.Parameter.empty else default
+        starts: dict[str, Any] = {
+            name: kind() if own[name].default is inspect.Parameter.empty else own[name].default
+            for name, kind in groups.items()
+        }
 
         @wraps(function)
         def call(*args: Any, **keywords: Any) -> R:
-            # objects that are given themselves come before defaults, and keywords change both
             mine = {name: keywords.pop(name) for name in [*keywords] if name in own}
             mine |= gather(function.__name__, groups, keywords, starts | mine, known=own)
             return function(*args, **mine)
 
         keyword = inspect.Parameter.KEYWORD_ONLY
-        fields_of_groups = [
+        shown = [one for name, one in own.items() if name not in starts]
+        shown += [
             inspect.Parameter(f.name, keyword, default=getattr(start, f.name), annotation=f.type)
             for start in starts.values()
-            for f in fields(start)  # type: ignore[arg-type]
+            for f in fields(start)
             if f.name not in own
         ]
-        kept = [one for name, one in own.items() if name not in starts]
-        call.__signature__ = inspect.Signature([*kept, *fields_of_groups])  # type: ignore[attr-defined]
+        call.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
         return call
 
     return decorate
@@ -250,9 +231,9 @@ def gather(
             raise TypeError(f"{owner} has no option {name!r}.{hint}")
     changed: dict[str, Options] = {}
     for group, mine in every.items():  # fields of one name, such as batch_size, change together
-        changes = {one.name: given[one.name] for one in mine if one.name in given}
-        for one in mine:  # here, so that a complaint has the owner's name
-            if one.name in changes and "domain" in one.metadata:
-                check_value(owner, one.name, one.metadata["domain"], changes[one.name])
-        changed[group] = replace(objects[group], **changes)
+        changes = {one: given[one.name] for one in mine if one.name in given}
+        for one, value in changes.items():  # here, so that a complaint has the owner's name
+            if "domain" in one.metadata:
+                check_value(owner, one.name, one.metadata["domain"], value)
+        changed[group] = replace(objects[group], **{f.name: v for f, v in changes.items()})
     return changed

@@ -12,6 +12,8 @@ from functools import cache
 from numbers import Integral, Real
 from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
+from vinets.core.checks import shortened
+
 T = TypeVar("T")
 
 
@@ -79,12 +81,29 @@ def from_plain(kind: type[T], values: Any, where: str = "") -> T:
     return cast(T, _converted(kind, values, where))
 
 
+NAMES = {
+    str: "a text",
+    int: "a whole number",
+    float: "a finite number",
+    bool: "true or false",
+    types.NoneType: "null",
+}
+
+
 def _converted(kind: Any, value: Any, where: str) -> Any:
     origin, parts = get_origin(kind), get_args(kind)
     if kind is Any or kind is object:
         return value
     if origin in (Union, types.UnionType):
-        return _of_union(parts, value, where)
+        others = [part for part in parts if part is not types.NoneType]
+        if value is None and len(others) < len(parts):
+            return None
+        if len(others) == 1:
+            return _converted(others[0], value, where)
+        for part in sorted(others, key=lambda one: one is float):  # whole numbers stay whole
+            with suppress(ValueError):
+                return _converted(part, value, where)
+        raise _wrong(where, " or ".join(NAMES.get(part, "an object") for part in parts), value)
     if dataclasses.is_dataclass(kind):
         return _of_dataclass(kind, value, where)
     if origin is tuple:
@@ -108,31 +127,7 @@ def _converted(kind: Any, value: Any, where: str) -> Any:
         with suppress(OverflowError):  # a whole number beyond the range of floats
             if math.isfinite(number := float(value)):
                 return number
-    raise _wrong(where, _NAMES.get(kind, getattr(kind, "__name__", str(kind))), value)
-
-
-_NAMES = {
-    str: "a text",
-    int: "a whole number",
-    float: "a finite number",
-    bool: "true or false",
-    types.NoneType: "null",
-}
-
-
-def _of_union(kinds: tuple[Any, ...], value: Any, where: str) -> Any:
-    """Convert to the first kind that takes the value; whole numbers stay whole."""
-    order = sorted(kinds, key=lambda kind: kind is float)
-    problems = []
-    for kind in order:
-        try:
-            return _converted(kind, value, where)
-        except ValueError as error:
-            problems.append(error)
-    others = [kind for kind in order if kind is not types.NoneType]
-    if len(others) == 1 and value is not None:
-        raise problems[order.index(others[0])]
-    raise _wrong(where, " or ".join(_NAMES.get(kind, "an object") for kind in kinds), value)
+    raise _wrong(where, NAMES.get(kind, getattr(kind, "__name__", str(kind))), value)
 
 
 def _of_dataclass(kind: Any, values: Any, where: str) -> Any:
@@ -141,13 +136,11 @@ def _of_dataclass(kind: Any, values: Any, where: str) -> Any:
     fields = {f.name: f for f in dataclasses.fields(kind) if f.init}
     hints, converted = _hints(kind), {}
     for name, value in values.items():
-        if name in getattr(kind, "REMOVED", ()):
-            continue
-        if name not in fields:
-            shown = name if len(name) <= 80 else f"{name[:77]}..."
-            text = f"'{shown}' is not known here.{nearest(name, fields)}"
+        if name in fields:
+            converted[name] = _converted(hints[name], value, _inside(where, name))
+        elif name not in getattr(kind, "REMOVED", ()):
+            text = f"'{shortened(name, 77)}' is not known here.{nearest(name, fields)}"
             raise ValueError(_inside(where, text))
-        converted[name] = _converted(hints[name], value, _inside(where, name))
     required = (dataclasses.MISSING, dataclasses.MISSING)
     for name, field in fields.items():
         if name not in converted and (field.default, field.default_factory) == required:
@@ -166,19 +159,11 @@ def _inside(where: str, name: Any) -> str:
 
 
 def _wrong(where: str, accepted: str, got: Any) -> ValueError:
-    shown = repr(got)
-    if len(shown) > 80:
-        shown = f"{shown[:77]}..."
+    shown = shortened(repr(got), 77)
     return ValueError(f"{where or 'the value'} must be {accepted}. Got {shown} instead.")
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Return a hint at the name that was meant, with a blank before it; else an empty text.
-
-    Examples
-    --------
-    >>> nearest("monomial", ["keep", "monomials"])
-    " Did you mean 'monomials'?"
-    """
+    """Return a hint at the name that was meant, with a blank before it; else an empty text."""
     close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
     return f" Did you mean {close[0]!r}?" if close else ""

@@ -18,19 +18,15 @@ class Progress(Protocol):
 
     def start(self, stage: str, total: int) -> None:
         """Begin a stage of ``total`` steps, 0 if unknown, and end the one before."""
+        return None
 
     def advance(self, count: int = 1, note: str = "") -> None:
         """Count steps that are done; ``note`` says how the work goes."""
+        return None
 
 
-class Silent:
+class Silent(Progress):
     """Progress that says nothing."""
-
-    def start(self, stage: str, total: int) -> None:
-        pass
-
-    def advance(self, count: int = 1, note: str = "") -> None:
-        pass
 
 
 class Lines:
@@ -117,13 +113,10 @@ class Bars(AbstractContextManager["Bars"]):
 
 def progress_of(progress: Progress | str | None, *, short: bool = False) -> Progress:
     """Return the receiver that ``progress`` stands for; ``short`` work is over in a moment."""
-    if progress is None:
-        return Silent()
-    if not isinstance(progress, str):
+    if not isinstance(progress, str | None):
         return progress
-    if progress != "auto":
+    if progress not in (None, "auto"):
         raise ValueError(f"progress must be None, 'auto' or a Progress. Got {progress!r} instead.")
-    watched = sys.stderr is not None and sys.stderr.isatty()  # None if it was closed
-    if not watched:
+    if progress is None or sys.stderr is None or not sys.stderr.isatty():  # None if it was closed
         return Silent()
     return Lines(every=2.0, patience=2.0) if short else Lines(every=30.0)

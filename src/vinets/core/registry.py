@@ -1,7 +1,7 @@
 """Register things by name, from inside the package or from outside.
 
 An entry is known as soon as the module that adds it is imported. Modules of a package are
-imported by :meth:`Registry.discover` when a name is first asked for, so that a new file is all
+imported when a name is first asked for, so that a new file is all
 that a new entry takes. Other distributions announce theirs as entry points of the group
 ``vinets.plugins``: modules that are imported at the same moment.
 """
@@ -30,12 +30,8 @@ class UnknownName(KeyError, ValueError):
 class Registry(Mapping[str, T], Generic[T]):
     """Entries by name, in the order in which they were added.
 
-    Parameters
-    ----------
-    what : str
-        Noun for an entry in messages: "head", "oracle".
-    package : str or None, default=None
-        Package whose modules add the entries; they are imported when first needed.
+    ``what`` is the noun for an entry in messages, such as "head"; the modules of the ``package``,
+    if there is one, add entries.
 
     Examples
     --------
@@ -60,15 +56,9 @@ class Registry(Mapping[str, T], Generic[T]):
             raise ValueError(f"There is a {self.what} {name!r} already: {known!r}.")
         self._entries[name] = entry  # perhaps a class that was defined again, in a notebook
 
-    def discover(self) -> None:
-        """Import the modules that add entries."""
-        if self.package is not None:
-            _import_modules(self.package)
-        _import_plugins()
-
     def __getitem__(self, name: str) -> T:
         if name not in self._entries:
-            self.discover()
+            _import_modules(self.package)
         if name not in self._entries:
             raise UnknownName(
                 f"There is no {self.what} {name!r}.{nearest(name, self)} "
@@ -77,22 +67,17 @@ class Registry(Mapping[str, T], Generic[T]):
         return self._entries[name]
 
     def __iter__(self) -> Iterator[str]:
-        self.discover()
+        _import_modules(self.package)
         return iter(self._entries)
 
     def __len__(self) -> int:
-        self.discover()
-        return len(self._entries)
+        return sum(1 for _ in self)
 
 
-# Both once: an import that fails is tried again, and raises again.
-@cache
-def _import_modules(package: str) -> None:
-    for module in pkgutil.iter_modules(import_module(package).__path__):
+@cache  # An import that fails is tried again, and raises again.
+def _import_modules(package: str | None) -> None:
+    """Import the modules that add entries: those of the package, and of other distributions."""
+    for module in pkgutil.iter_modules(import_module(package).__path__ if package else ()):
         import_module(f"{package}.{module.name}")
-
-
-@cache
-def _import_plugins() -> None:
     for plugin in entry_points(group="vinets.plugins"):
         plugin.load()

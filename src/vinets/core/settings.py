@@ -6,8 +6,9 @@ Nothing here imports torch, so that the command line can show its help at once.
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from vinets.core.checks import parameter_error
 from vinets.core.options import (
@@ -18,7 +19,6 @@ from vinets.core.options import (
     flag,
     gibibytes,
     option,
-    optional,
     real,
     text,
     whole,
@@ -31,33 +31,46 @@ LAYOUTS = ("auto", "contiguous", "channels_last")
 """Of images in memory while a network is trained; auto is channels_last on a GPU."""
 
 
+# No bound is a word, because files of results have no number for it.
+L1_BOUND = Domain(
+    "a number in [0, inf), 'inf', or None",
+    lambda value: value in (None, "inf") or real(0).holds(value),
+    lambda given: given if given == "inf" else float(given),
+    written="a number in [0, inf), or inf",
+    metavar="R|inf",
+)
+TRAINED = Domain(
+    "'classifier', 'coefficients', 'backbone' or 'last:N'",
+    lambda value: (
+        isinstance(value, str)
+        and bool(re.fullmatch("classifier|coefficients|backbone|last:[0-9]*[1-9][0-9]*", value))
+    ),
+    metavar="classifier|coefficients|backbone|last:N",
+)
+POSITIVE = Domain(
+    "a positive, finite number", lambda value: real(0).holds(value) and value > 0, typed=float
+)
+
+
 @dataclass(frozen=True)
 class LatentOptions(Options):
     """Which latents polynomials are found on."""
 
     panel: ClassVar[str] = "Latents"
     per_class: int | None = option(512, count(), "Examples of a class to find polynomials on.")
-    reuse: bool = option(
-        False,
-        flag(),
-        "Score polynomials on what they were found on, where a class has no other examples.",
-    )
+    reuse: bool = option(False, flag(), "Score on the same examples where there are no others.")
     read: str = option(
         "auto", choice(*LATENT_KINDS), "What is read; auto is the mean of tokens, or the map."
     )
-    pool: int | None = option(
-        None, optional(whole()), "Rows and columns of the map that --read pool makes.", shown=None
+    pool: int | None = option(None, whole(), "Rows and columns for --read pool.", shown=None)
+    channels_last: bool | None = option(
+        None, flag(), "Maps have their channels last.", shown="as their sizes tell"
     )
-    channels_last: bool = option(False, flag(), "Maps have their channels last.")
     batch_size: int = option(
         256, whole(), "Examples at once through the backbone.", flag="--latent-batch", result=False
     )
     memory_limit: int = option(
-        4 << 30,
-        gibibytes(),
-        "Latents to keep in memory; more go into a temporary file.",
-        shown="4",
-        result=False,
+        4 << 30, gibibytes(), "Latents in memory; more go into a file.", shown="4", result=False
     )
 
 
@@ -67,69 +80,42 @@ class IdealOptions(Options):
 
     panel: ClassVar[str] = "Ideal"
     algorithm: str = option("abm", text(), "The algorithm: abm, oavi or vca.")
-    psi: float = option(
-        0.1, real(0, 1), "Largest mean square of a polynomial on its points, in [0, 1)."
-    )
+    psi: float = option(0.1, real(0, 1), "Largest mean square of polynomials on points, in [0, 1).")
     max_degree: int | None = option(5, count(), "Largest degree of a polynomial.")
     normalization: str | None = option(
-        None,
-        optional(choice("unit", "leading")),
-        "Coefficients have unit norm, or the leading one is 1 (abm).",
-        shown="unit",
+        None, choice("unit", "leading"), "Norm 1, or a leading coefficient 1 (abm).", shown="unit"
     )
     border: str | None = option(
         None,
-        optional(choice("groebner", "full")),
+        choice("groebner", "full"),
         "Terms that are tried: those with all divisors in the order ideal, or more (abm, oavi).",
         shown="groebner",
     )
     variable_order: str | None = option(
         None,
-        optional(choice("ascending", "descending", "pearson")),
+        choice("ascending", "descending", "pearson"),
         "Order of the variables, by their place or by correlation (abm, oavi).",
         shown="ascending",
     )
-    oracle: str | None = option(
-        None, optional(text()), "The solver: {oracles} or exact (oavi).", shown="bpcg"
-    )
-    # No bound is a word, because files of results have no number for it.
+    oracle: str | None = option(None, text(), "Solver: {oracles} or exact (oavi).", shown="bpcg")
     tau: float | str | None = option(
         None,
-        Domain(
-            "a number in [0, inf), 'inf', or None",
-            lambda value: value in (None, "inf") or real(0).holds(value),
-            lambda given: given if given == "inf" else float(given),
-            written="a number in [0, inf), or inf",
-            metavar="R|inf",
-        ),
+        L1_BOUND,
         "Largest l1 norm of the coefficients; inf for least squares without a bound (oavi).",
         shown="1000",
     )
     oracle_start: str | None = option(
         None,
-        optional(choice("least-squares", "vertex", "zero")),
+        choice("least-squares", "vertex", "zero"),
         "Where the solver starts: at least squares, a vertex of the ball, or its centre (oavi).",
         shown="least-squares",
     )
     oracle_stop: str | None = option(
         None,
-        optional(choice("vanishing", "gap")),
+        choice("vanishing", "gap"),
         "When the solver stops: once the polynomial vanishes, or near the minimum (oavi).",
         shown="vanishing",
     )
-
-
-def _trained() -> Domain:
-    names = ("classifier", "coefficients", "backbone")
-
-    def holds(value: Any) -> bool:
-        if not isinstance(value, str):
-            return False
-        last, _, layers = value.partition(":")
-        return value in names or (last == "last" and layers.isdecimal() and layers != "0")
-
-    listed = ", ".join(map(repr, names))
-    return Domain(f"{listed} or 'last:N'", holds, metavar="|".join((*names, "last:N")))
 
 
 @dataclass(frozen=True)
@@ -145,43 +131,30 @@ class TrainingOptions(Options):
     batch_size: int = option(256, whole(), "Examples a step.")
     learning_rate: float = option(0.05, real(0), "Learning rate at its largest.")
     momentum: float = option(0.9, real(0, 1), "Momentum of SGD, in [0, 1).")
-    weight_decay: float = option(
-        5e-4, real(0), "Weight decay, of biases and normalisation as well."
-    )
+    weight_decay: float = option(5e-4, real(0), "Weight decay, of biases and norms as well.")
     nesterov: bool = option(False, flag(), "Nesterov's momentum.")
     schedule: str = option(
         "cosine",
         choice("cosine", "one-cycle", "constant"),
         "Course of the learning rate (one-cycle rises over a quarter).",
     )
-    clip: float | None = option(
-        None, optional(real(0)), "Largest norm of the gradient.", shown="no limit"
-    )
+    clip: float | None = option(None, real(0), "Largest norm of the gradient.", shown="no limit")
     precision: str = option(
         "float32",
         choice("float32", "tf32", "bfloat16", "auto"),
         "Precision of products (tf32 is for GPUs, bfloat16 by autocast, auto is that on a GPU).",
     )
-    validation: float = option(
-        0.1, real(0, 1), "Share held out to choose the best epoch; 0 keeps the last."
-    )
+    validation: float = option(0.1, real(0, 1), "Share held out to choose an epoch; 0 is the last.")
     augment: bool = option(True, flag(), "Augment: random crops and flips, or what the data does.")
     distill: float | None = option(
-        None,
-        optional(real(0, 1, high_included=True)),
-        "Weight of the uncut network's answers in the loss.",
-        shown="0",
+        None, real(0, 1, high_included=True), "Weight of the uncut network's answers.", shown="0"
     )
     temperature: float = option(2.0, real(0), "Temperature of --distill.")
     standardize: bool = option(
-        False,
-        flag(),
-        "Compare logits of mean 0 and deviation 1 with the uncut network's, not their size.",
+        False, flag(), "Learn the uncut network's logits at mean 0 and deviation 1, not their size."
     )
     vanish: float = option(
-        0.0,
-        real(0),
-        "Weight of a loss that keeps polynomials small on their class, large elsewhere.",
+        0.0, real(0), "Weight of a loss: polynomials small on their class, large elsewhere."
     )
     label_smoothing: float = option(0.0, real(0, 1), "Label smoothing, in [0, 1).")
     seed: int = option(0, whole(0), "Seed of the order, the augmentation and the held-out part.")
@@ -194,14 +167,12 @@ class TrainingOptions(Options):
     )
     trained: str = option(
         "coefficients",
-        _trained(),
+        TRAINED,
         "What is trained: the last linear layer alone, solved to the minimum of its loss; the "
         "coefficients of the head, too; the backbone with both; or its last N layers.",
         flag="--train",
     )
-    backbone_rate: float = option(
-        0.4, real(0), "Learning rate of the backbone as a multiple of the head's."
-    )
+    backbone_rate: float = option(0.4, real(0), "Rate of the backbone as a multiple of the head's.")
     backbone_decay: float = option(5e-4, real(0), "Weight decay of the backbone.")
     norms: str = option(
         "moving",
@@ -209,28 +180,19 @@ class TrainingOptions(Options):
         "Whether statistics of batch normalisation in a tuned backbone follow the data.",
     )
     memory_format: str = option(
-        "auto",
-        choice(*LAYOUTS),
-        "Layout of images while a backbone is tuned.",
-        shown="channels_last on a GPU",
+        "auto", choice(*LAYOUTS), "Layout of images in tuning.", shown="channels_last on a GPU"
     )
     compiled: bool = option(
         False, flag(), "Compile the network before it is tuned.", flag="--compile", result=False
     )
     views: int | None = option(
-        None,
-        optional(whole()),
-        "Augmented passes whose latents are cached: faster, more memory.",
-        shown="no cache",
+        None, whole(), "Augmented passes whose latents are cached, for speed.", shown="no cache"
     )
     dtype: str = option(
         "float32", choice("float32", "float16"), "Precision of cached latents.", flag="--cache"
     )
     projected: bool = option(
-        False,
-        flag(),
-        "Cache what a frozen projection makes of the latents instead.",
-        flag="--project-once",
+        False, flag(), "Cache what a frozen projection makes of latents.", flag="--project-once"
     )
 
     def check(self, owner: str) -> None:
@@ -264,13 +226,7 @@ class TrainingOptions(Options):
 
 
 BACKBONE = TrainingOptions(
-    epochs=90,
-    batch_size=256,
-    learning_rate=0.2,
-    weight_decay=5e-4,
-    nesterov=True,
-    schedule="one-cycle",
-    validation=0.0,
+    epochs=90, learning_rate=0.2, nesterov=True, schedule="one-cycle", validation=0.0
 )
 """The recipe for CIFAR backbones from scratch."""
 
@@ -316,7 +272,7 @@ class SpeedOptions(Options):
     where: str = option(
         "same",
         choice("same", "cpu"),
-        "Measure where networks are trained, or on the CPU.",
+        "Measure on the same device, or on the CPU.",
         flag="--time-on",
     )
 
@@ -338,13 +294,9 @@ class SearchOptions(Options):
     panel: ClassVar[str] = "Running"
     epochs: int = option(36, whole(), "Of the last round.")
     cuts: int = option(10, whole(), "How many are tried, at most.")
-    limit: int | None = option(
-        None, optional(whole()), "Training examples to use.", shown="all of them"
-    )
+    limit: int | None = option(None, whole(), "Training examples to use.", shown="all of them")
     int8: bool = option(
-        True,
-        flag(),
-        "Measure the uncut and the chosen network in int8, too, where onnxruntime is installed.",
+        True, flag(), "Measure the uncut and the chosen network in int8, too, by onnxruntime."
     )
 
 
@@ -353,15 +305,11 @@ class ExportOptions(Options):
     """What is written for another runtime, and what it may lose."""
 
     panel: ClassVar[str] = "Output"
-    format: str | None = option(
-        None, optional(text()), "{export formats}.", shown="by the end of the file"
-    )
+    format: str | None = option(None, text(), "{export formats}.", shown="by the end of the file")
     most_lost: float = option(
         1.0, real(0, 100, high_included=True), "Points of accuracy that the file may lose."
     )
-    opset: int | None = option(
-        None, optional(whole()), "Operator set of ONNX.", shown="torch's choice"
-    )
+    opset: int | None = option(None, whole(), "Operator set of ONNX.", shown="torch's choice")
     calibration: int = option(256, whole(), "Training examples that int8 takes its ranges from.")
 
 
@@ -372,18 +320,8 @@ class FormatOptions(Options):
     panel: ClassVar[str] = "Running"
     amp: bool = option(False, flag(), "Run in bfloat16 under autocast.")
     channels_last: bool = option(False, flag(), "Channels-last memory format.")
-    recorded: bool = option(
-        False, flag(), "On a GPU, launch all kernels of a pass at once, as a CUDA graph."
-    )
-    threads: int | None = option(
-        None, optional(whole()), "Threads of torch.", shown="torch's choice"
-    )
-
-
-def _positive() -> Domain:
-    return Domain(
-        "a positive, finite number", lambda value: real(0).holds(value) and value > 0, typed=float
-    )
+    recorded: bool = option(False, flag(), "On a GPU, launch a pass at once, as a CUDA graph.")
+    threads: int | None = option(None, whole(), "Threads of torch.", shown="torch's choice")
 
 
 @dataclass(frozen=True)
@@ -393,15 +331,9 @@ class AdviceOptions(Options):
     panel: ClassVar[str] = "Advice"
     per_class: int = option(128, whole(), "Polynomials wanted for each class.")
     monomials_wanted: int = option(512, whole(), "Monomials wanted in all.", flag="--monomials")
-    tau: float = option(10.0, _positive(), "The l1 norm that coefficients are to keep to.")
+    tau: float = option(10.0, POSITIVE, "The l1 norm that coefficients are to keep to.")
     constant: str = option(
-        "proved",
-        choice("proved", "stated"),
-        "Constant of the bound, 2^(d/2) or the theorem's own 2^d.",
+        "proved", choice("proved", "stated"), "Constant: 2^(d/2), or the theorem's own 2^d."
     )
-    lambda_1: float | None = option(
-        None, optional(_positive()), "Bound on the spectral norm of the final layer."
-    )
-    lambda_2: float | None = option(
-        None, optional(real(1)), "Bound on the ratio of norms of the final layer."
-    )
+    lambda_1: float | None = option(None, POSITIVE, "Bound on the spectral norm of the last layer.")
+    lambda_2: float | None = option(None, real(1), "Bound on the ratio of norms of the last layer.")

@@ -17,16 +17,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from joblib import Parallel, delayed
 from numpy.typing import NDArray
 from torch import Tensor
 
-from vinets.core.checks import one_of, reason_of
+from vinets.core.checks import file_error, one_of, reason_of
 from vinets.core.files import read_bytes
-from vinets.data.formats import DataFormat, Size, folder_of
-from vinets.data.images import Augmentation, Preprocessing, image_split, read_image
+from vinets.data.formats import DataFormat, Size
+from vinets.data.images import Augmentation, Preprocessing, image_split, read_image, read_together
 from vinets.data.npy import read_array
-from vinets.data.source import DataSplit, Pair, as_labels
+from vinets.data.source import MAX_CLASSES, DataSplit, Pair, as_labels
 
 COLUMNS, MAX_ROWS, SIDE = 25, 40, 32
 PIXELS = 3 * SIDE * SIDE
@@ -63,8 +62,8 @@ class Layout(NamedTuple):
     names: str  # a file with the names of the classes: text, or a pickle next to pickles
 
 
-_BATCHES = tuple(map("data_batch_{}".format, range(1, 6)))
-_BINARY = tuple(map("{}.bin".format, _BATCHES))
+_BATCHES = tuple(f"data_batch_{i}" for i in range(1, 6))
+_BINARY = tuple(f"{batch}.bin" for batch in _BATCHES)
 _FINE = "fine_label_names.txt"
 LAYOUTS = (
     Layout("cifar10", "cifar-10-batches-bin", _BINARY, ("test_batch.bin",), "batches.meta.txt"),
@@ -80,30 +79,24 @@ class Cifar(DataFormat):
     """CIFAR by name with the folder behind a colon, or by the folder alone."""
 
     name = "cifar"
+    prefixes = tuple(CLASSES)
     written = "'cifar10:DIR', 'cifar100:DIR', a folder with CIFAR or WebP sheets"
     rank = 10
 
-    def matches(self, spec: str) -> bool:
-        return _located(spec) is not None
+    def recognises(self, folder: Path) -> bool:
+        return bool(_name_of(folder))
 
     def load(self, spec: str, *, seed: int, size: Size) -> DataSplit:
-        located = _located(spec)
-        assert located is not None  # it matches
-        return cifar(*located)
+        prefixed, folder = self.split(spec)
+        return cifar(folder, spec.partition(":")[0] if prefixed else _name_of(folder))
 
 
-def _located(spec: str) -> tuple[Path, str] | None:
-    """Return the folder and the name of the data set that ``spec`` means."""
-    name, colon, behind = spec.partition(":")
-    if colon and name in CLASSES:
-        return Path(behind).expanduser(), name
-    folder = folder_of(spec)
-    if folder is None:
-        return None
+def _name_of(folder: Path) -> str:
+    """Return the name of the data set in a folder, empty if there is none."""
     if _has_sheets(folder):  # the two look alike but for the labels
         labels = _sheet_labels(folder, "train")
-        return folder, "cifar100" if len(labels) and int(labels.max()) >= 10 else "cifar10"
-    return next(((folder, name) for name in CLASSES if _layout_of(folder, name)), None)
+        return "cifar100" if len(labels) and int(labels.max()) >= 10 else "cifar10"
+    return next((name for name in CLASSES if _layout_of(folder, name)), "")
 
 
 def cifar(directory: str | Path, name: str = "cifar10") -> DataSplit:
@@ -117,9 +110,8 @@ def cifar(directory: str | Path, name: str = "cifar10") -> DataSplit:
     if located is None:
         folders = [layout.folder for layout in LAYOUTS if layout.data == name and layout.train]
         raise FileNotFoundError(
-            f"{directory} must hold {name}: {' or '.join(folders)}, or WebP sheets. "
-            "Download and unpack one of the archives from "
-            "https://www.cs.toronto.edu/~kriz/cifar.html."
+            f"{directory} must hold {name}: {' or '.join(folders)}, or WebP sheets. Download and "
+            "unpack one of the archives from https://www.cs.toronto.edu/~kriz/cifar.html."
         )
     folder, layout = located
     if layout.train:
@@ -148,17 +140,15 @@ def _class_names(path: Path, name: str) -> tuple[str, ...]:
     count = CLASSES[name]
     if not path.is_file():
         return CIFAR10_NAMES if count == 10 else tuple(map(str, range(count)))
-    names: Any
     if path.suffix == ".txt":
-        names = read_bytes(path, MAX_NAMES_BYTES).decode("utf-8", errors="replace").split()
+        names: Any = read_bytes(path, MAX_NAMES_BYTES).decode("utf-8", errors="replace").split()
     else:
         names = read_pickle(path).get(f"{LABEL_KEYS[name]}_names")
-    if not isinstance(names, list) or len(names) != count:
-        got = len(names) if isinstance(names, list) else type(names).__name__
-        raise ValueError(f"{path} must hold {count} names of classes. Got {got} instead.")
-    texts = tuple(n.decode("latin1") if isinstance(n, bytes) else n for n in names)
-    if not all(isinstance(text, str) for text in texts):
-        raise ValueError(f"{path} must hold {count} names of classes. Some are no text.")
+    listed = names if isinstance(names, list) else []
+    decoded = (n.decode("latin1") if isinstance(n, bytes) else n for n in listed)
+    texts = tuple(n for n in decoded if isinstance(n, str))
+    if len(texts) != count or len(listed) != count:
+        raise file_error(path, f"{count} names of classes", len(texts))
     return texts
 
 
@@ -169,22 +159,12 @@ def _read_files(folder: Path, files: tuple[str, ...], layout: Layout) -> Pair:
     pairs = []
     for path in (folder / file for file in files):
         if not path.is_file():
-            raise FileNotFoundError(
-                f"{path} is missing. {layout.folder} must hold "
-                f"{', '.join(layout.train + layout.test)}."
-            )
+            names = ", ".join(layout.train + layout.test)
+            raise FileNotFoundError(f"{path} is missing. {layout.folder} must hold {names}.")
         read = _read_binary if path.suffix == ".bin" else _read_pickled
-        pairs.append(_in_range(path, read(path, layout.data), layout.data))
+        pairs.append(read(path, layout.data))
     images, labels = zip(*pairs, strict=True)
     return torch.cat(images).view(-1, 3, SIDE, SIDE), torch.cat(labels)
-
-
-def _in_range(path: Path, pair: Pair, name: str) -> Pair:
-    labels = pair[1]
-    if not len(labels) or int(labels.max()) >= CLASSES[name]:
-        got = int(labels.max()) if len(labels) else "none"
-        raise ValueError(f"{path} must hold labels below {CLASSES[name]}. Got {got} instead.")
-    return pair
 
 
 def _read_binary(path: Path, name: str) -> Pair:
@@ -196,23 +176,23 @@ def _read_binary(path: Path, name: str) -> Pair:
             f"Got {size:,} bytes instead. Download the archive again."
         )
     records = torch.from_numpy(np.fromfile(path, dtype=np.uint8)).view(-1, record)
-    return records[:, head:], as_labels(f"cifar ({path})", records[:, head - 1])
+    labels = as_labels(f"cifar ({path})", records[:, head - 1], below=CLASSES[name])
+    return records[:, head:], labels
 
 
 def _read_pickled(path: Path, name: str) -> Pair:
     content, key = read_pickle(path), f"{LABEL_KEYS[name]}s"
     array = content.get("data")
     data = array.values if isinstance(array, _Array) else None
-    if data is None or data.ndim != 2 or data.shape[1] != PIXELS:
+    if data is None or data.ndim != 2 or data.shape[1] != PIXELS or not len(data):
         got = type(array).__name__ if data is None else f"shape {data.shape}"
-        raise ValueError(
-            f"{path} must hold 'data', a uint8 array (N, {PIXELS}). Got {got} instead."
-        )
+        raise file_error(path, f"'data', a uint8 array (N, {PIXELS})", got)
     labels = content.get(key)
     if not isinstance(labels, list) or not all(type(label) is int for label in labels):
         raise ValueError(f"{path} must hold '{key}', a list of integers 0..K-1.")
+    checked = as_labels(f"cifar ({path})", labels, len(data), CLASSES[name])
     # A copy, because the array is a read-only view of the bytes in the pickle.
-    return torch.from_numpy(data.copy()), as_labels(f"cifar ({path})", labels, count=len(data))
+    return torch.from_numpy(data.copy()), checked
 
 
 # --- pickles ----------------------------------------------------------------------------------
@@ -234,7 +214,7 @@ def read_pickle(path: Path) -> dict[str, Any]:
 
 
 class _Array:
-    """An array of bytes, or the type of its items; a pickle sets the state of either."""
+    """Stand for an array of bytes, or for the type of its items; a pickle sets its state."""
 
     values: NDArray[np.uint8] | None = None
 
@@ -297,24 +277,20 @@ def _read_sheets(folder: Path, part: str, name: str) -> Pair:
     paths = sorted(folder.glob(f"{part}_*.webp"))
     if not paths:
         raise FileNotFoundError(f"{folder} must hold sheets {part}_000.webp and on. It has none.")
-    labels = _sheet_labels(folder, part)
-    # Pillow lets go of the interpreter while it decodes, so threads do run side by side.
-    sheets = Parallel(n_jobs=-1, prefer="threads")(delayed(_read_sheet)(p) for p in paths)
-    images = torch.from_numpy(np.concatenate(list(sheets)))
+    labels = _sheet_labels(folder, part, CLASSES[name])
+    images = torch.from_numpy(np.concatenate(list(read_together(_read_sheet, paths))))
     if len(labels) != len(images):
-        raise ValueError(
-            f"{folder / part}_labels.npy must hold one label for each of the {len(images)} images. "
-            f"Got {len(labels)} instead."
-        )
-    return _in_range(folder, (images, labels), name)
+        accepted = f"one label for each of the {len(images)} images"
+        raise file_error(folder / f"{part}_labels.npy", accepted, len(labels))
+    return images, labels
 
 
-def _sheet_labels(folder: Path, part: str) -> Tensor:
+def _sheet_labels(folder: Path, part: str, below: int = MAX_CLASSES) -> Tensor:
     """Read the labels (N,) of ``part``, the last of several columns, from coarse to fine."""
     path = folder / f"{part}_labels.npy"
     labels = read_array(path)
     columns = labels.ndim == 2 and labels.shape[1] > 0
-    return as_labels(f"cifar ({path})", labels[:, -1] if columns else labels)
+    return as_labels(f"cifar ({path})", labels[:, -1] if columns else labels, below=below)
 
 
 def _read_sheet(path: Path) -> Any:

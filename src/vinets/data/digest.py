@@ -25,14 +25,7 @@ _read: WeakKeyDictionary[LoaderSource, str] = WeakKeyDictionary()
 
 
 def content(source: Source) -> str:
-    """Digest every example and label, their order, names, shapes and normalisation.
-
-    Examples
-    --------
-    >>> a, b = (TensorSource(torch.eye(2), labels) for labels in ([0, 1], [1, 0]))
-    >>> content(a) == content(a.subset(torch.arange(2))), content(a) == content(b)
-    (True, False)
-    """
+    """Digest every example and label, their order, names, shapes and normalisation."""
     if isinstance(source, LoaderSource) and source in _read:
         return _read[source]  # a second pass could take minutes
     reading = getattr(source, "preprocessing", None)  # only sources of images have one
@@ -56,15 +49,7 @@ def identify(data: DataSplit) -> str:
 
 
 def examples_digest(*sources: Source) -> str:
-    """Digest the examples of all sources, whatever their order and division; "" if that costs much.
-
-    Examples
-    --------
-    >>> source = TensorSource(torch.eye(4), [0, 1, 0, 1])
-    >>> halves = (source.subset(torch.arange(i, i + 2)) for i in (2, 0))
-    >>> examples_digest(*halves) == examples_digest(source)
-    True
-    """
+    """Digest the examples of sources, in whatever order and division; "" if that costs much."""
     if not all(isinstance(source, ImageSource | TensorSource) for source in sources):
         return ""
     hashes = (int.from_bytes(one) for source in sources for one in _hashes(source))
@@ -72,14 +57,7 @@ def examples_digest(*sources: Source) -> str:
 
 
 def share_repeated(data: DataSplit) -> float:
-    """Return the share of the test part that is in the training part, too; 0 if that costs much.
-
-    Examples
-    --------
-    >>> source = TensorSource(torch.eye(4), [0, 1, 0, 1])
-    >>> share_repeated(DataSplit("", source, source.subset(torch.arange(2))))
-    1.0
-    """
+    """Return the share of the test part that is in the training part, too; 0 if that costs much."""
     parts = data.train, data.test
     if not all(isinstance(part, ImageSource | TensorSource) and len(part) for part in parts):
         return 0.0

@@ -24,21 +24,13 @@ class Digits(DataFormat):
         return digits(seed=seed)
 
 
-def digits(seed: int = 0, test_share: float = 0.25) -> DataSplit:
-    """Return 1,797 digits of 1 x 8 x 8 pixels in ten classes, split by class with a seed.
-
-    Examples
-    --------
-    >>> data = digits()
-    >>> len(data.train), len(data.test)
-    (1348, 449)
-    """
+def digits(seed: int = 0) -> DataSplit:
+    """Return 1,797 digits of 1 x 8 x 8 pixels in ten classes, split by class with a seed."""
     from sklearn.datasets import load_digits
 
     raw = load_digits()
     grey = np.rint(raw.images * (255 / 16)).astype(np.uint8)  # the levels are 0..16
-    images = torch.from_numpy(grey).unsqueeze(1)
-    labels = as_labels("digits", raw.target)
-    train, test = split_pair("digits", (images, labels), test_share, seed)
+    images, labels = torch.from_numpy(grey).unsqueeze(1), as_labels("digits", raw.target)
+    train, test = split_pair("digits", (images, labels), 0.25, seed)
     crops = Augmentation(padding=1, flip=False, mode="zero")
     return image_split("digits", train, test, augmentation=crops)

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import torch
-from joblib import Parallel, delayed
 from torch import Tensor
 
-from vinets.core.checks import format_bytes, parameter_error
-from vinets.data.formats import DataFormat, Size, folder_of
-from vinets.data.images import Augmentation, image_size, image_split, read_image
-from vinets.data.source import DataSplit, positive_int, split_pair
+from vinets.core.checks import file_error, format_bytes, parameter_error
+from vinets.data.formats import DataFormat, Size
+from vinets.data.images import image_size, image_split, read_image, read_together
+from vinets.data.source import HELD_OUT, DataSplit, positive_int, split_pair
 
 SUFFIXES = {".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif"}
 
@@ -26,11 +27,11 @@ class ImageFolder(DataFormat):
     rank = 90  # takes any folder that no other format knows
     resizes = True
 
-    def matches(self, spec: str) -> bool:
-        return folder_of(spec) is not None
+    def recognises(self, folder: Path) -> bool:
+        return True
 
     def load(self, spec: str, *, seed: int, size: Size) -> DataSplit:
-        return image_folder(Path(spec).expanduser(), size=size, seed=seed)
+        return image_folder(self.split(spec)[1], size=size, seed=seed)
 
 
 def image_folder(
@@ -39,36 +40,36 @@ def image_folder(
     size: Size = None,
     channels: int = 3,
     seed: int = 0,
-    test_share: float = 0.2,
-    augmentation: Augmentation | None = None,
     memory_limit: int = 8 * 2**30,
 ) -> DataSplit:
     """Read image files, one folder for each class.
 
     The classes lie in the subfolders ``train`` and ``test`` (or ``val``), or in ``directory``
-    itself; in the latter case a part is held out, stratified by class. Names of folders are names
+    itself; in the latter case a fifth is held out, stratified by class. Names of folders are names
     of classes, sorted. Files ending in png, jpg, jpeg, webp, bmp and gif are read.
 
-    Parameters
-    ----------
-    size : (H, W), int or None, default=None
-        All images are resized to it; None takes the size of the first one.
-    channels : int, default=3
-        3 for red, green and blue, 1 for grey.
-    augmentation : Augmentation or None, default=None
-        None takes :meth:`Augmentation.for_size`: crops, and no flips.
-    memory_limit : int, default=8 GiB
-        Most bytes that the pixels may take.
+    All images get the size, (H, W) or one number, of the first where there is none, and 3 channels
+    or 1 for grey. Their pixels may take ``memory_limit`` bytes.
     """
     roots = _roots(Path(directory))
-    classes = tuple(name for name in _folders(roots[0]) if any(_image_files(roots[0] / name)))
+    listed = [
+        {name: sorted(_image_files(root / name)) for name in _folders(root)} for root in roots
+    ]
+    classes = tuple(name for name, files in listed[0].items() if files)
     if len(classes) < 2:
-        raise ValueError(
-            f"{roots[0]} must hold one folder of images for each of two or more classes. "
-            f"Got {len(classes)} such folders."
-        )
-    files, labels = zip(*(_list_files(root, classes) for root in roots), strict=True)
-    paths = [path for some in files for path in some]
+        accepted = "one folder of images for each of two or more classes"
+        raise file_error(roots[0], accepted, len(classes))
+    paths, labels = list[Path](), list[Tensor]()
+    for root, files in zip(roots, listed, strict=True):
+        unknown = [name for name, some in files.items() if some and name not in classes]
+        if unknown:
+            raise file_error(root, "the classes of the training part only", ", ".join(unknown))
+        own = [files.get(name, []) for name in classes]
+        if not any(own):
+            raise ValueError(f"{root} must hold images in folders named after the classes.")
+        counts = torch.tensor([len(some) for some in own])
+        labels.append(torch.arange(len(classes)).repeat_interleave(counts))
+        paths += chain.from_iterable(own)
     sides: Any = image_size(paths[0]) if size is None else size
     sides = tuple(sides) if isinstance(sides, tuple | list) else (sides, sides)
     if len(sides) != 2:
@@ -84,19 +85,14 @@ def image_folder(
         )
     # One allocation of known size, filled as images come, in the order of the paths.
     images = torch.empty((len(paths), channels, height, width), dtype=torch.uint8)
-    # Pillow lets go of the interpreter while it decodes, so threads do run side by side.
-    reading = Parallel(n_jobs=-1, prefer="threads", return_as="generator")(
-        delayed(read_image)(path, channels, (height, width)) for path in paths
-    )
-    for i, pixels in enumerate(reading):
+    read = partial(read_image, channels=channels, size=(height, width))
+    for i, pixels in enumerate(read_together(read, paths)):
         images[i] = torch.from_numpy(pixels)
-    train = images[: len(files[0])], labels[0]
-    if len(roots) == 2:
-        test = images[len(files[0]) :], labels[1]
-    else:
-        train, test = split_pair("image_folder", train, test_share, seed)
+    parts = list(zip(images.split([len(some) for some in labels]), labels, strict=True))
+    if len(roots) == 1:
+        parts = list(split_pair("image_folder", parts[0], HELD_OUT, seed))
     name = Path(directory).resolve().name
-    return image_split(name, train, test, classes=classes, augmentation=augmentation)
+    return image_split(name, *parts, classes=classes)
 
 
 def _roots(directory: Path) -> tuple[Path, ...]:
@@ -129,18 +125,3 @@ def image_files(path: Path) -> list[Path]:
 
 def _image_files(folder: Path) -> Iterator[Path]:
     return (p for p in folder.rglob("*") if p.suffix.lower() in SUFFIXES and p.is_file())
-
-
-def _list_files(root: Path, classes: tuple[str, ...]) -> tuple[list[Path], Tensor]:
-    """List image files below ``root`` in a fixed order, with their labels."""
-    unknown = [n for n in _folders(root) if n not in classes and any(_image_files(root / n))]
-    if unknown:
-        raise ValueError(
-            f"{root} must hold the classes of the training part only. "
-            f"Got {', '.join(unknown)} besides."
-        )
-    files = [sorted(_image_files(root / name)) for name in classes]
-    if not any(files):
-        raise ValueError(f"{root} must hold images in folders named after the classes.")
-    labels = torch.arange(len(classes)).repeat_interleave(torch.tensor([len(f) for f in files]))
-    return [path for some in files for path in some], labels

@@ -27,6 +27,7 @@ class DataFormat(ABC):
 
     name: ClassVar[str]
     written: ClassVar[str]  # what users write, shown in help and complaints
+    prefixes: ClassVar[tuple[str, ...]] = ()  # "idx" of "idx:DIR"
     rank: ClassVar[int] = 50  # lower is asked first: names and prefixes, then any folder or file
     resizes: ClassVar[bool] = False  # whether it takes a size
 
@@ -35,9 +36,23 @@ class DataFormat(ABC):
         if "name" in vars(cls):
             DATA_FORMATS.add(cls.name, cls)
 
-    @abstractmethod
     def matches(self, spec: str) -> bool:
-        """Say whether ``spec`` is written in this format; the data may be missing or bad."""
+        """Say whether ``spec`` is written in this format; the data may be missing or bad.
+
+        Unless a format says otherwise, it has a prefix or names a folder that is recognised.
+        """
+        prefixed, path = self.split(spec)
+        return prefixed or (bool(spec) and path.is_dir() and self.recognises(path))
+
+    def recognises(self, folder: Path) -> bool:
+        """Say whether a folder without a prefix is of this format."""
+        return False
+
+    def split(self, spec: str) -> tuple[bool, Path]:
+        """Tell whether ``spec`` has a prefix of this format, and which path it names."""
+        prefix, colon, behind = spec.partition(":")
+        prefixed = bool(colon) and prefix in self.prefixes
+        return prefixed, Path(behind if prefixed else spec).expanduser()
 
     @abstractmethod
     def load(self, spec: str, *, seed: int, size: Size) -> DataSplit:
@@ -91,13 +106,7 @@ class RepeatedWarning(DoubtWarning):
 
 
 def takes_size(spec: str | Path) -> bool:
-    """Say whether :func:`load_data` takes a size with this data set.
-
-    Examples
-    --------
-    >>> takes_size("digits")
-    False
-    """
+    """Say whether :func:`load_data` takes a size with this data set."""
     return next((k.resizes for k in _by_rank() if k().matches(str(spec))), False)
 
 
@@ -109,9 +118,3 @@ def _by_rank() -> list[type[DataFormat]]:
 def written_formats() -> str:
     """Return all ways to write a data set, in one line."""
     return ", ".join(kind.written for kind in _by_rank())
-
-
-def folder_of(spec: str) -> Path | None:
-    """Return the folder that ``spec`` names, if there is one."""
-    folder = Path(spec).expanduser()
-    return folder if spec and folder.is_dir() else None

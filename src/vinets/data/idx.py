@@ -11,14 +11,13 @@ import math
 import struct
 import zlib
 from pathlib import Path
-from typing import BinaryIO, cast
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from vinets.core.checks import format_bytes, reason_of
-from vinets.data.formats import DataFormat, Size, folder_of
+from vinets.core.checks import file_error, format_bytes, reason_of
+from vinets.data.formats import DataFormat, Size
 from vinets.data.images import Augmentation, image_split
 from vinets.data.source import DataSplit, Pair, as_labels
 
@@ -42,28 +41,17 @@ class Idx(DataFormat):
     """
 
     name = "idx"
+    prefixes = ("idx", FASHION_PREFIX)
     written = f"'idx:DIR', '{FASHION_PREFIX}:DIR' (mirrored as well), a folder with IDX files"
     rank = 20
 
-    def matches(self, spec: str) -> bool:
-        return _located(spec) is not None
+    def recognises(self, folder: Path) -> bool:
+        return any(_candidates(folder, part, "images", 3) for part in PARTS)
 
     def load(self, spec: str, *, seed: int, size: Size) -> DataSplit:
-        located = _located(spec)
-        assert located is not None  # it matches
-        folder, fashion = located
+        fashion = spec.startswith(f"{FASHION_PREFIX}:")
+        folder = self.split(spec)[1]
         return idx_folder(folder, flip=fashion, classes=FASHION if fashion else None)
-
-
-def _located(spec: str) -> tuple[Path, bool] | None:
-    """Return the folder that ``spec`` means, and whether it is said to hold Fashion-MNIST."""
-    name, colon, behind = spec.partition(":")
-    if colon and name in ("idx", FASHION_PREFIX):
-        return Path(behind).expanduser(), name == FASHION_PREFIX
-    folder = folder_of(spec)
-    if folder is None or not any(_candidates(folder, part, "images", 3) for part in PARTS):
-        return None
-    return folder, False
 
 
 def idx_folder(
@@ -103,73 +91,45 @@ def _read_part(folder: Path, part: str) -> Pair:
                 "The folder must hold images and labels of 'train' and 't10k'."
             )
         paths.append(candidates[0])
-    # Both headers are read before any pixel is.
-    images, labels = (_read_shape(path, axes) for path, axes in zip(paths, (3, 1), strict=True))
-    if images[0] != labels[0]:
-        raise ValueError(
-            f"{paths[1]} must hold as many labels as there are images ({images[0]:,}). "
-            f"Got {labels[0]:,} labels instead."
-        )
-    pixels = _read(paths[0], images).view(images).unsqueeze(1)
-    return pixels, as_labels(f"idx ({paths[1]})", _read(paths[1], labels))
+    images, labels = (_read(path, axes) for path, axes in zip(paths, (3, 1), strict=True))
+    if len(images) != len(labels):
+        accepted = f"as many labels as there are images ({len(images):,})"
+        raise file_error(paths[1], accepted, f"{len(labels):,} labels")
+    return images.unsqueeze(1), as_labels(f"idx ({paths[1]})", labels)
 
 
-def _open(path: Path) -> BinaryIO:
-    return cast(BinaryIO, gzip.open(path)) if path.suffix == ".gz" else path.open("rb")
-
-
-def _read_shape(path: Path, axes: int) -> tuple[int, ...]:
-    """Read the lengths of the axes, if the file can hold what it claims to."""
-    length = 4 + 4 * axes
-    try:
-        with _open(path) as file:
-            begin = file.read(length)
-    except (OSError, EOFError, zlib.error) as error:
-        raise _damaged(path, str(error)) from None
-    if len(begin) < length or begin[:4] != bytes((0, 0, UNSIGNED_BYTE, axes)):
-        raise ValueError(
-            f"{path} must be an IDX file of unsigned bytes with {axes} axes. Its first bytes are "
-            f"{begin[:4].hex(' ') or 'missing'} instead of 00 00 08 0{axes}."
-        )
-    shape = struct.unpack(f">{axes}I", begin[4:])
-    size = math.prod(shape)
-    if not size:
-        raise ValueError(f"{path} must hold at least one number. Its shape is {shape}.")
-    stored = path.stat().st_size
-    packed = path.suffix == ".gz"
-    room = MAX_PACKING_FACTOR * stored if packed else stored - length
-    if size > min(room, MAX_UNPACKED_BYTES) or (not packed and size != room):
-        raise ValueError(
-            f"{path} must hold what its header says, shape {shape} or {format_bytes(size)}, and at "
-            f"most {format_bytes(MAX_UNPACKED_BYTES)}. The file has {format_bytes(stored)}. "
-            "Download it again."
-        )
-    return shape
-
-
-def _read(path: Path, shape: tuple[int, ...]) -> Tensor:
-    """Read the bytes behind the header, exactly as many as it says."""
-    size = math.prod(shape)
+def _read(path: Path, axes: int) -> Tensor:
+    """Read the numbers in a file, exactly as many as its header says."""
+    length, packed = 4 + 4 * axes, path.suffix == ".gz"
     content = bytearray()  # it grows with what the file holds, whatever the header says
     try:
-        with _open(path) as file:
-            file.read(4 + 4 * len(shape))
-            while len(content) <= size:
-                # One byte more than there should be shows that there is more.
-                more = file.read(min(READ_BYTES, size + 1 - len(content)))
-                if not more:
-                    break
+        with gzip.open(path) if packed else path.open("rb") as file:
+            begin = file.read(length)
+            if len(begin) < length or begin[:4] != bytes((0, 0, UNSIGNED_BYTE, axes)):
+                raise ValueError(
+                    f"{path} must be an IDX file of unsigned bytes with {axes} axes. Its first "
+                    f"bytes are {begin[:4].hex(' ') or 'missing'} instead of 00 00 08 0{axes}."
+                )
+            shape = struct.unpack(f">{axes}I", begin[4:])
+            size, stored = math.prod(shape), path.stat().st_size
+            if not size:
+                raise ValueError(f"{path} must hold at least one number. Its shape is {shape}.")
+            room = MAX_PACKING_FACTOR * stored if packed else stored - length
+            if size > min(room, MAX_UNPACKED_BYTES) or (not packed and size != room):
+                raise ValueError(
+                    f"{path} must hold what its header says, shape {shape} or "
+                    f"{format_bytes(size)}, and at most {format_bytes(MAX_UNPACKED_BYTES)}. The "
+                    f"file has {format_bytes(stored)}. Download it again."
+                )
+            # One byte more than there should be shows that there is more.
+            while more := file.read(min(READ_BYTES, size + 1 - len(content))):
                 content += more
+        if len(content) != size:
+            got = "more" if len(content) > size else f"{len(content):,}"
+            raise EOFError(f"there are {got} bytes where {size:,} should be")
     except (OSError, EOFError, zlib.error) as error:
-        raise _damaged(path, str(error)) from None
-    if len(content) != size:
-        got = "more" if len(content) > size else f"{len(content):,}"
-        raise _damaged(path, f"there are {got} bytes where {size:,} should be")
-    return torch.from_numpy(np.frombuffer(content, dtype=np.uint8))
-
-
-def _damaged(path: Path, reason: str) -> ValueError:
-    return ValueError(
-        f"{path} must be a whole IDX file. It cannot be read: {reason_of(reason)}. "
-        "Download it again."
-    )
+        raise ValueError(
+            f"{path} must be a whole IDX file. It cannot be read: {reason_of(error)}. "
+            "Download it again."
+        ) from None
+    return torch.from_numpy(np.frombuffer(content, dtype=np.uint8)).view(shape)

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from numbers import Real
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from joblib import Parallel, delayed
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -25,8 +26,6 @@ from vinets.data.source import (
     Device,
     Indices,
     Pair,
-    as_labels,
-    class_names,
     positive_int,
 )
 
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
 
 MAX_PIXELS = 2**26  # 192 MiB as RGB; a small file may claim to be far larger
 MODES = {1: "L", 3: "RGB"}
+BICUBIC = 3  # as Pillow numbers its filters
 
 
 @dataclass(frozen=True)
@@ -53,12 +53,11 @@ class Preprocessing:
         for side in self.size:
             positive_int("Preprocessing", "size", side)
         accepted = f"a tuple of {self.channels} finite floats, one per channel"
-        for name, values in (("mean", self.mean), ("std", self.std)):
+        for name, values, least in (("mean", self.mean, -math.inf), ("std", self.std, 0)):
             sound = isinstance(values, tuple) and len(values) == self.channels
-            if not sound or not all(isinstance(v, Real) and math.isfinite(v) for v in values):
-                raise parameter_error("Preprocessing", name, accepted, values)
-        if min(self.std) <= 0:
-            raise parameter_error("Preprocessing", "std", "positive", self.std)
+            if not sound or not all(isinstance(v, Real) and least < v < math.inf for v in values):
+                positive = ", all positive" if name == "std" else ""
+                raise parameter_error("Preprocessing", name, accepted + positive, values)
 
     @classmethod
     def from_images(cls, images: Tensor) -> Preprocessing:
@@ -127,10 +126,7 @@ class Augmentation:
         return cls(padding=min(size) // 8, flip=False)
 
     def draw(self, count: int, generator: torch.Generator) -> Tensor:
-        """Draw the changes of ``count`` images, (count, 3): top, left and flipped.
-
-        ``top`` and ``left`` in 0..2*padding are the corner of the crop in the padded image.
-        """
+        """Draw the corner of each crop in the padded image, and its flip: (count, 3)."""
         if not isinstance(generator, torch.Generator) or generator.device.type != "cpu":
             accepted, remedy = "a torch.Generator on the CPU", "Make one by torch.Generator()."
             raise parameter_error("Augmentation", "generator", accepted, generator, remedy)
@@ -191,8 +187,7 @@ class ImageSource(CheckedSource):
             accepted = f"images of {preprocessing.channels} channels, as the preprocessing has"
             raise parameter_error("ImageSource", "images", accepted, f"{images.shape[1]} channels")
         self.images = images
-        self.labels = as_labels("ImageSource", labels, count=len(images))
-        self.classes = class_names("ImageSource", classes, self.labels)
+        self._label(labels, len(images), classes)
         self.preprocessing = preprocessing
         self.augmentation = augmentation
 
@@ -202,32 +197,31 @@ class ImageSource(CheckedSource):
 
     def changed(self, **parts: Any) -> ImageSource:
         """Return a source with other images, labels, preprocessing or augmentation."""
-        names = ("images", "labels", "classes", "preprocessing", "augmentation")
-        return ImageSource(**{name: getattr(self, name) for name in names} | parts)
+        return ImageSource(**(vars(self) | parts))
 
     def _subset(self, index: Tensor) -> ImageSource:
         images = self.images[index.to(self.images.device)]
         return self.changed(images=images, labels=self.labels[index])
 
     def _batches(self, chunks: Indices, augment: torch.Generator | None, device: Device) -> Batches:
-        # Drawn here, because the generator below begins when the first batch is asked for.
-        draws = None
-        if augment is not None and self.augmentation is not None and chunks:
-            draws = self.augmentation.draw(sum(map(len, chunks)), augment).to(device)
-        return self._pass(chunks, draws, device)
-
-    def _pass(self, chunks: Indices, draws: Tensor | None, device: Device) -> Batches:
         if not chunks:
-            return
+            return iter(())
         # Positions, labels and draws travel once a pass, not once a batch.
         order, size = torch.cat(chunks), len(chunks[0])
         labels = self.labels[order].to(device).split(size)
         mean_and_std = self.preprocessing._mean_and_std(self.images.dtype, device)
-        for i, chunk in enumerate(order.to(self.images.device).split(size)):
+        change, draws = None if augment is None else self.augmentation, torch.empty(0)
+        if change is not None and augment is not None:
+            draws = change.draw(len(order), augment).to(device)
+
+        def batch(i: int, chunk: Tensor) -> tuple[Tensor, Tensor]:
             images = self.images[chunk].to(device)
-            if self.augmentation is not None and draws is not None:
-                images = self.augmentation.apply(images, draws[i * size : (i + 1) * size])
-            yield _normalized(images, mean_and_std), labels[i]
+            if change is not None:
+                images = change.apply(images, draws[i * size : (i + 1) * size])
+            return _normalized(images, mean_and_std), labels[i]
+
+        # Everything above is done now, and not when the first batch is asked for.
+        return itertools.starmap(batch, enumerate(order.to(self.images.device).split(size)))
 
 
 def image_split(
@@ -241,8 +235,7 @@ def image_split(
 ) -> DataSplit:
     """Make a data set of two pairs (images, labels); only the training part is augmented.
 
-    Without a preprocessing, the images are normalised by the statistics of the training part;
-    without an augmentation, it is that for their size.
+    Statistics of the training part normalise the images unless a preprocessing is given.
     """
     height, width = train[0].shape[2:]
     augmentation = augmentation or Augmentation.for_size((height, width))
@@ -254,14 +247,7 @@ def image_split(
 def normalise_by(
     data: DataSplit, mean: tuple[float, ...] | None = None, std: tuple[float, ...] | None = None
 ) -> DataSplit:
-    """Normalise images by another mean or deviation; one number is for all channels.
-
-    Examples
-    --------
-    >>> from vinets.data import digits
-    >>> normalise_by(digits(), (0.5,), (0.5,)).test.preprocessing.mean
-    (0.5,)
-    """
+    """Normalise images by another mean or deviation; one number is for all channels."""
     if mean is None and std is None:
         return data
     own = _image_source(data, "mean (--mean) and std (--std)").preprocessing
@@ -283,10 +269,7 @@ def with_preprocessing(data: DataSplit, preprocessing: Preprocessing) -> DataSpl
 
 
 def augment_by(data: DataSplit, flip: bool | None = None, crop: float | None = None) -> DataSplit:
-    """Augment images otherwise: mirror them or not, and shift crops by ``crop``.
-
-    The shift is a share of the shorter side; None leaves what the data has.
-    """
+    """Mirror images or not, and shift crops by a share of the shorter side, unless None."""
     if flip is None and crop is None:
         return data
     train = _image_source(data, "flip (--flip) and crop (--crop)")
@@ -334,9 +317,17 @@ def read_image(
             image = image.convert("RGBA")
         image = image.convert(MODES[channels])
         if size is not None and (image.height, image.width) != size:
-            image = image.resize((size[1], size[0]), _pillow().Resampling.BICUBIC)
+            image = image.resize((size[1], size[0]), BICUBIC)
         pixels = np.array(image, dtype=np.uint8)
     return np.ascontiguousarray(pixels.reshape(*pixels.shape[:2], channels).transpose(2, 0, 1))
+
+
+def read_together(
+    read: Callable[[Path], NDArray[np.uint8]], paths: Iterable[Path]
+) -> Iterator[NDArray[np.uint8]]:
+    """Read files in threads, which run side by side: Pillow decodes without the interpreter."""
+    every = Parallel(n_jobs=-1, prefer="threads", return_as="generator")
+    return iter(every(delayed(read)(path) for path in paths))
 
 
 def image_size(path: str | Path) -> tuple[int, int]:
@@ -348,7 +339,11 @@ def image_size(path: str | Path) -> tuple[int, int]:
 @contextmanager
 def _opened(path: str | Path) -> Iterator[Image]:
     """Open an image that is safe to decode; errors up to the end become one sentence."""
-    pillow = _pillow()
+    try:
+        from PIL import Image as pillow
+    except ImportError:
+        message = 'Reading image files needs Pillow: pip install "vinets[images]".'
+        raise ImportError(message) from None
     if not Path(path).is_file():
         raise FileNotFoundError(f"{path} does not exist or is not a file.")
     try:
@@ -367,13 +362,3 @@ def _opened(path: str | Path) -> Iterator[Image]:
             f"{path} must be a readable 8-bit image. Got: {reason_of(error)}. Remove the file, or "
             "save the image anew with 8 bits per channel."
         ) from None
-
-
-def _pillow() -> ModuleType:
-    try:
-        from PIL import Image
-    except ImportError:
-        raise ImportError(
-            'Reading image files needs Pillow: pip install "vinets[images]".'
-        ) from None
-    return Image

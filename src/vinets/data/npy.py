@@ -10,10 +10,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from vinets.core.checks import reason_of
+from vinets.core.checks import file_error, reason_of
 from vinets.data.formats import DataFormat, Size
-from vinets.data.images import Augmentation, image_split
-from vinets.data.source import DataSplit, Pair, as_labels, split_pair
+from vinets.data.images import image_split
+from vinets.data.source import HELD_OUT, DataSplit, Pair, as_labels, split_pair
 from vinets.data.sources import TensorSource
 
 
@@ -43,30 +43,25 @@ def npy_pair(
     test_labels: str | Path | None = None,
     *,
     seed: int = 0,
-    test_share: float = 0.2,
-    augmentation: Augmentation | None = None,
 ) -> DataSplit:
-    """Read ``.npy`` files; without files to test on, a part is held out by class.
+    """Read ``.npy`` files; without files to test on, a fifth is held out by class.
 
     Inputs are uint8 images (N, H, W), (N, H, W, C) or (N, C, H, W) with 1 or 3 channels, or
     floating features (N, ...), which become float32. Labels are integers 0..K-1, shape (N,).
-    Images are augmented by :meth:`Augmentation.for_size` unless told otherwise.
     """
-    if (test_inputs is None) != (test_labels is None):
-        raise ValueError("npy_pair needs both test_inputs and test_labels, or neither.")
     train = _read_pair(inputs, labels)
     if test_inputs is not None and test_labels is not None:
         test = _read_pair(test_inputs, test_labels)
+    elif test_inputs is None and test_labels is None:
+        train, test = split_pair("npy_pair", train, HELD_OUT, seed)
     else:
-        train, test = split_pair("npy_pair", train, test_share, seed)
+        raise ValueError("npy_pair needs both test_inputs and test_labels, or neither.")
     if train[0].shape[1:] != test[0].shape[1:] or train[0].dtype != test[0].dtype:
-        raise ValueError(
-            f"{test_inputs} must hold the same kind of inputs as {inputs}. "
-            f"Got {_kind(test[0])} and {_kind(train[0])}."
-        )
+        accepted = f"the same kind of inputs as {inputs}, {_kind(train[0])}"
+        raise file_error(test_inputs, accepted, _kind(test[0]))
     name = Path(inputs).stem
     if train[0].dtype == torch.uint8:  # bytes are images; everything else became float32
-        return image_split(name, train, test, augmentation=augmentation)
+        return image_split(name, train, test)
     training = TensorSource(*train)
     return DataSplit(name, training, TensorSource(*test, training.classes))
 
@@ -79,23 +74,20 @@ def _read_pair(inputs: str | Path, labels: str | Path) -> Pair:
             values = values.unsqueeze(1)
         elif values.shape[1] not in (1, 3):
             if values.shape[3] not in (1, 3):
-                accepted = "images of 1 or 3 channels"
-                raise ValueError(f"{inputs} must hold {accepted}. Got {_kind(values)} instead.")
+                raise file_error(inputs, "images of 1 or 3 channels", _kind(values))
             values = values.permute(0, 3, 1, 2).contiguous()
     elif array.dtype.kind == "f" and array.ndim >= 2:
         values = torch.from_numpy(array.astype(np.float32))
         # The conversion comes first, because large numbers overflow in it.
         if not bool(torch.isfinite(values).all()):
-            raise ValueError(f"{inputs} must hold finite float32 numbers. Some are not.")
+            raise file_error(inputs, "finite float32 numbers", "some that are not")
     else:
-        raise ValueError(
-            f"{inputs} must hold uint8 images (N, H, W), (N, H, W, C) or (N, C, H, W), or "
-            f"floating features (N, ...). Got {array.dtype} of shape {array.shape} instead."
-        )
+        images = "uint8 images (N, H, W), (N, H, W, C) or (N, C, H, W)"
+        raise file_error(inputs, f"{images}, or floating features (N, ...)", _kind(array))
     return values, as_labels(f"npy_pair ({labels})", read_array(labels), count=len(values))
 
 
-def _kind(values: Tensor) -> str:
+def _kind(values: Tensor | NDArray[Any]) -> str:
     return f"{values.dtype} of shape {tuple(values.shape)}"
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vinets.core.checks import reason_of
+from vinets.core.checks import file_error, reason_of
 from vinets.core.files import read_bytes
 from vinets.data.npy import read_array
 
@@ -33,58 +33,56 @@ class Points:
 
 def read_points(path: str | Path, label: str | None = None) -> Points:
     """Read points, and the column ``label`` (a name or a number from 0) as their classes."""
-    path = Path(path)
+    path, header = Path(path), None
     if path.suffix.lower() == ".npy":
-        return _from_array(path, label)
-    header, rows = _table(path)
-    width = len(rows[0][1])
-    at = None if label is None else _column(path, label, header, width)
+        cells = read_array(path)
+        if cells.ndim != 2 or cells.dtype.kind not in "biuf" or not cells.size:
+            accepted = "numbers of shape (points, variables)"
+            raise file_error(path, accepted, f"{cells.dtype} of shape {cells.shape}")
+        lines, values = list(range(1, len(cells) + 1)), cells.astype(np.float64)
+    else:
+        header, rows = _table(path)
+        lines = [line for line, _ in rows]
+        cells = np.array([[cell.strip() for cell in row] for _, row in rows])
+        # Cells without a number become NaN here.
+        values = np.array([[_number(cell) for cell in row] for row in cells], dtype=np.float64)
+    width = cells.shape[1]
+    at = None
+    if label is not None:
+        if header is not None and label in header:
+            at = header.index(label)
+        elif label.isdecimal() and int(label) < width:
+            at = int(label)
+        else:
+            named = f"one of {reason_of(', '.join(header))}, or " if header else ""
+            raise ValueError(
+                f"The label must be {named}a number from 0 to {width - 1}, a column of {path}. "
+                f"Got {label!r} instead."
+            )
     kept = [k for k in range(width) if k != at]
     if not kept:
         raise ValueError(f"{path} holds no columns of numbers besides the label.")
     titles = header or [f"x{k}" for k in range(width)]
-    # Cells without a number become NaN here.
-    values = np.array([[_number(row[k]) for k in kept] for _, row in rows], dtype=np.float64)
-    bad = np.argwhere(~np.isfinite(values)).tolist()
-    if bad:
-        (line, row), k = rows[bad[0][0]], kept[bad[0][1]]
-        got = reprlib.repr(row[k].strip()) if row[k].strip() else "nothing"
+    for row, k in np.argwhere(~np.isfinite(values[:, kept]))[:1].tolist():
+        column = kept[k]
+        got = reprlib.repr(cells[row, column].item()) if str(cells[row, column]) else "nothing"
+        word = shlex.quote(titles[column]) if header else column
         raise ValueError(
-            f"{path} must hold finite numbers. Row {line}, column {k + 1} ({titles[k]}) has {got}. "
-            "Drop or fill such rows, or, if the column holds classes, name it as the label "
-            f"(--label {shlex.quote(titles[k])})."
+            f"{path} must hold finite numbers. Row {lines[row]}, column {column + 1} "
+            f"({titles[column]}) has {got}. Drop or fill such rows, or, if the column holds "
+            f"classes, name it as the label (--label {word})."
         )
-    labels = None if at is None else np.array([row[at].strip() for _, row in rows])
+    labels = None if at is None else cells[:, at].astype(str)
     if labels is not None and (labels == "").any():
-        line = rows[int(np.argmin(labels != ""))][0]
+        line = lines[int(np.argmin(labels != ""))]
         raise ValueError(f"{path} must have a class in every row. Row {line} has none.")
-    names = [titles[k] for k in kept] if header else [f"x{i}" for i in range(len(kept))]
-    return Points(values, _written(names), labels)
-
-
-def _from_array(path: Path, label: str | None) -> Points:
-    array = read_array(path)
-    if array.ndim != 2 or array.dtype.kind not in "biuf" or not array.size:
-        raise ValueError(
-            f"{path} must hold numbers of shape (points, variables). Got {array.dtype} of shape "
-            f"{array.shape} instead."
-        )
-    values = array.astype(np.float64)
-    bad = np.argwhere(~np.isfinite(values))
-    if len(bad):
-        row, column = bad[0].tolist()
-        raise ValueError(
-            f"{path} must hold finite numbers. Row {row}, column {column}, both counted from 0, "
-            f"has {values[row, column]}. Drop or fill such rows."
-        )
-    labels = None
-    if label is not None:
-        at = _column(path, label, None, values.shape[1])
-        labels = array[:, at].astype(str)
-        values = np.delete(values, at, axis=1)
-    if not values.shape[1]:
-        raise ValueError(f"{path} holds no columns of numbers besides the label.")
-    return Points(values, tuple(f"x{i}" for i in range(values.shape[1])), labels)
+    names = tuple(f"x{i}" for i in range(len(kept)))
+    if header:
+        # Blanks and signs would be misread in a polynomial.
+        plain = [re.sub(r"\W+", "_", titles[k]).strip("_") for k in kept]
+        if len(set(plain)) == len(plain) and all(p and not p[0].isdigit() for p in plain):
+            names = tuple(plain)
+    return Points(values[:, kept], names, labels)
 
 
 def _table(path: Path) -> tuple[list[str] | None, list[tuple[int, list[str]]]]:
@@ -116,28 +114,8 @@ def _table(path: Path) -> tuple[list[str] | None, list[tuple[int, list[str]]]]:
     return header, rows
 
 
-def _column(path: Path, label: str, header: list[str] | None, width: int) -> int:
-    if header is not None and label in header:
-        return header.index(label)
-    if label.isdecimal() and int(label) < width:
-        return int(label)
-    named = f"one of {reason_of(', '.join(header))}, or " if header else ""
-    raise ValueError(
-        f"The label must be {named}a number from 0 to {width - 1}, a column of {path}. "
-        f"Got {label!r} instead."
-    )
-
-
 def _number(cell: str) -> float | None:
     try:
         return None if "_" in cell else float(cell)  # Python reads 1_000 as a number
     except ValueError:
         return None
-
-
-def _written(names: list[str]) -> tuple[str, ...]:
-    """Rewrite names without blanks or signs, which would be misread in a polynomial."""
-    plain = [re.sub(r"\W+", "_", name).strip("_") for name in names]
-    if len(set(plain)) < len(plain) or not all(p and not p[0].isdigit() for p in plain):
-        return tuple(f"x{i}" for i in range(len(names)))
-    return tuple(plain)

@@ -30,6 +30,7 @@ Batches: TypeAlias = Iterator[tuple[Inputs, Tensor]]
 Pair: TypeAlias = tuple[Tensor, Tensor]
 """Inputs (N, ...) with labels (N,)."""
 
+HELD_OUT = 0.2  # share of files that have no test part of their own
 MAX_CLASSES = 2**20  # a larger label is an identifier that was passed by mistake
 
 
@@ -68,7 +69,13 @@ class Source(Protocol):
 
 
 class CheckedSource(Source):
-    """A source that checks the arguments of its methods, so that subclasses need not."""
+    """A source that checks what it is made of and asked for, so that subclasses need not."""
+
+    def _label(self, labels: Any, count: int, classes: Sequence[str] | None) -> None:
+        """Take the labels of ``count`` examples, and the names of the classes."""
+        owner = type(self).__name__
+        self.labels = as_labels(owner, labels, count)
+        self.classes = class_names(owner, classes, self.labels)
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -140,12 +147,15 @@ def require_split(owner: str, data: DataSplit) -> None:
             raise parameter_error(owner, "data", accepted, type(part).__name__, remedy)
 
 
-def as_labels(owner: str, values: Any, count: int | None = None) -> Tensor:
+def as_labels(
+    owner: str, values: Any, count: int | None = None, below: int = MAX_CLASSES
+) -> Tensor:
     """Return labels as an int64 tensor (N,) on the CPU; refuse all but integers from 0 up.
 
     There must be ``count`` of them, the number of examples, where that is known.
     """
-    accepted = "a list of integers 0..K-1, one for each example"
+    last = "K-1" if below == MAX_CLASSES else below - 1
+    accepted = f"a list of integers 0..{last}, one for each example"
     remedy = "Encode the classes as 0, 1, 2 and so on."
     try:
         if not isinstance(values, Tensor):
@@ -161,12 +171,11 @@ def as_labels(owner: str, values: Any, count: int | None = None) -> Tensor:
     if labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool:
         raise parameter_error(owner, "labels", accepted, labels.dtype, remedy)
     labels = labels.to("cpu", torch.int64)
-    if count is not None and len(labels) != count:
-        raise parameter_error(
-            owner, "labels", f"as many as the examples ({count})", f"{len(labels)} labels"
-        )
+    if count not in (None, len(labels)):
+        accepted = f"as many as the examples ({count})"
+        raise parameter_error(owner, "labels", accepted, f"{len(labels)} labels")
     low, high = (int(labels.min()), int(labels.max())) if len(labels) else (0, 0)
-    if low < 0 or high >= MAX_CLASSES:
+    if low < 0 or high >= below:
         raise parameter_error(owner, "labels", accepted, f"labels from {low} to {high}", remedy)
     return labels
 
@@ -195,11 +204,6 @@ def choose_per_class(labels: Tensor, count: int | None, seed: int) -> Tensor:
 
     The draw for one class depends on the seed, the class and its examples only, and a smaller
     ``count`` draws a part of what a larger one draws.
-
-    Examples
-    --------
-    >>> choose_per_class(torch.tensor([1, 0, 1, 1]), 1, seed=0)[0]
-    tensor(1)
     """
     limit = optional_positive_int("choose_per_class", "count", count)
     seed = positive_int("choose_per_class", "seed", seed, least=0)
@@ -215,9 +219,8 @@ def split_positions(
 ) -> tuple[Tensor, Tensor]:
     """Return positions of the rest and of the held-out part, both sorted, stratified by class.
 
-    Of N examples, ``round(share * N)`` are held out. Class k with N_k examples gives
-    ``floor(share * N_k)`` of them, and one more where the remainder is among the largest. A class
-    never gives its last example.
+    ``round(share * N)`` of N examples are held out: ``floor(share * N_k)`` of the N_k of class k,
+    and one more where the remainder is among the largest. A class never gives its last example.
     """
     share = bounded_float(owner, name, share, 0, 1)
     seed = positive_int(owner, "seed", seed, least=0)
@@ -241,12 +244,11 @@ def split_positions(
 def split_pair(owner: str, pair: Pair, share: float, seed: int) -> tuple[Pair, Pair]:
     """Split a pair into two: the rest, and a held-out part."""
     values, labels = pair
-    rest, held = split_positions(owner, labels, share, seed, "test_share")
+    rest, held = split_positions(owner, labels, share, seed, "share")
     return (values[rest], labels[rest]), (values[held], labels[held])
 
 
 def _shuffled(labels: Tensor, seed: int) -> list[Tensor]:
-    """Return the positions of every class, shuffled."""
     counts = torch.bincount(labels).tolist()
     by_class = torch.argsort(labels, stable=True).split(counts) if counts else ()
     # A stream for each class: what is drawn of it does not depend on the other classes.

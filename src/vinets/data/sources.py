@@ -22,7 +22,6 @@ from vinets.data.source import (
     Source,
     as_labels,
     choose_per_class,
-    class_names,
     split_positions,
 )
 
@@ -41,22 +40,24 @@ class TensorSource(CheckedSource):
     """
 
     def __init__(self, inputs: Inputs, labels: Any, classes: Sequence[str] | None = None) -> None:
-        sizes = {t.shape[0] if t.ndim else None for t in tensors_of(inputs)}
-        if len(sizes) != 1 or None in sizes:
+        shapes = [tuple(t.shape) for t in tensors_of(inputs)]
+        if len({shape[:1] for shape in shapes}) != 1 or not shapes[0]:
             accepted = "tensors of one length, the number of examples"
-            got = [tuple(t.shape) for t in tensors_of(inputs)]
-            raise parameter_error("TensorSource", "inputs", accepted, got)
+            raise parameter_error("TensorSource", "inputs", accepted, shapes)
         self.inputs = inputs
-        self.labels = as_labels("TensorSource", labels, count=sizes.pop())
-        self.classes = class_names("TensorSource", classes, self.labels)
+        self._label(labels, shapes[0][0], classes)
+
+    def _take(self, index: Tensor, device: Device | None = None) -> tuple[Inputs, Tensor]:
+        taken = each(self.inputs, lambda t: t[index.to(t.device)].to(device or t.device))
+        return taken, self.labels[index]
 
     def _subset(self, index: Tensor) -> TensorSource:
-        return TensorSource(_take(self.inputs, index), self.labels[index], self.classes)
+        return TensorSource(*self._take(index), self.classes)
 
     def _batches(self, chunks: Indices, augment: torch.Generator | None, device: Device) -> Batches:
         for chunk in chunks:
-            taken = each(_take(self.inputs, chunk), lambda tensor: tensor.to(device))
-            yield taken, self.labels[chunk].to(device)
+            inputs, labels = self._take(chunk, device)
+            yield inputs, labels.to(device)
 
 
 class LoaderSource(CheckedSource):
@@ -78,24 +79,27 @@ class LoaderSource(CheckedSource):
         self, data: DataLoader[Any] | Dataset[Any], classes: Sequence[str] | None = None
     ) -> None:
         loader = data if isinstance(data, DataLoader) else DataLoader(data, batch_size=64)
-        if not _can_be_reread(loader):
+        if isinstance(loader.dataset, IterableDataset) or loader.batch_sampler is None:
             accepted = "a loader over a map-style data set, with a batch size"
             remedy = "as_source(loader) reads any other into memory."
             got = type(loader.dataset).__name__
             raise parameter_error("LoaderSource", "data", accepted, got, remedy)
         self._loader, self._workers = loader, loader.num_workers
-        self._positions = torch.arange(len(loader.dataset))  # type: ignore[arg-type]
-        labels = _stored_labels(loader.dataset)
+        count = len(loader.dataset)  # type: ignore[arg-type]
+        self._positions = torch.arange(count)
+        labels, names = _stored(loader.dataset)
+        read = labels is None
         if labels is None:
-            chunks = self._positions.split(loader.batch_size or 64) if len(self._positions) else ()
-            read = [_inputs_and_labels(batch)[1] for batch in self._read(chunks, None)]
-            joined = torch.cat([self._positions[:0], *read])
-            self.labels = as_labels("LoaderSource", joined, count=len(self._positions))
-        else:
-            self.labels = labels
-        names = _stored_classes(loader.dataset, self.labels) if classes is None else classes
-        self.classes = class_names("LoaderSource", names, self.labels)
-        if labels is not None and len(labels):
+            chunks = self._positions.split(loader.batch_size or 64) if count else ()
+            batches = [_inputs_and_labels(batch)[1] for batch in self._read(chunks, None)]
+            labels = torch.cat([self._positions[:0], *batches])
+        try:
+            self._label(labels, count, names if classes is None else classes)
+        except ValueError:
+            if classes is not None or names is None:
+                raise
+            self._label(labels, count, None)  # the data set has something else of that name
+        if count and not read:
             self.example()  # stored labels that are not those of the batches show up at once
 
     def _subset(self, index: Tensor) -> LoaderSource:
@@ -172,8 +176,8 @@ def as_source(data: Any, classes: Sequence[str] | None = None) -> Source:
             accepted = "a pair (inputs, labels), a DataLoader, a Dataset or a Source"
             remedy = "Pass its part train or test." if isinstance(data, DataSplit) else ""
             raise parameter_error("as_source", "data", accepted, type(data).__name__, remedy)
-        reread = _can_be_reread(data)
-        source = LoaderSource(data, classes) if reread else _read_once(data, classes)
+        once = isinstance(data.dataset, IterableDataset) or data.batch_sampler is None
+        source = _read_once(data, classes) if once else LoaderSource(data, classes)
     if not len(source):
         raise parameter_error("as_source", "data", "at least one example", "none")
     return source
@@ -183,13 +187,6 @@ def split_source(source: Source, share: float, seed: int) -> tuple[Source, Sourc
     """Split into the rest and a held-out share in [0, 1), stratified by class.
 
     At least one example of every class stays in the rest. Equal seeds give equal splits.
-
-    Examples
-    --------
-    >>> import torch
-    >>> rest, held_out = split_source(TensorSource(torch.zeros(8, 2), [0, 1] * 4), 0.25, seed=0)
-    >>> rest.labels.bincount().tolist(), held_out.labels.bincount().tolist()
-    ([3, 3], [1, 1])
     """
     rest, held_out = split_positions("split_source", source.labels, share, seed)
     return source.subset(rest), source.subset(held_out)
@@ -209,11 +206,6 @@ def limit_source(source: Source, limit: int | None, seed: int) -> Source:
         return source
     most = max(1, limit // len(source.classes))
     return source.subset(choose_per_class(source.labels, most, seed))
-
-
-def _can_be_reread(loader: DataLoader[Any]) -> bool:
-    """Say whether the loader reads single examples of a data set by their positions."""
-    return not isinstance(loader.dataset, IterableDataset) and loader.batch_sampler is not None
 
 
 def _inputs_and_labels(batch: Any) -> tuple[Inputs, Tensor]:
@@ -242,32 +234,23 @@ def _inputs_and_labels(batch: Any) -> tuple[Inputs, Tensor]:
     return inputs, as_labels("LoaderSource", labels)
 
 
-def _stored_labels(dataset: Any) -> Tensor | None:
-    """Return labels that need no reading of the examples, or None."""
+def _stored(dataset: Any) -> tuple[Tensor | None, Sequence[str] | None]:
+    """Return labels and names of classes that are known without reading the examples."""
     if isinstance(dataset, Subset):
-        whole = _stored_labels(dataset.dataset)
-        return None if whole is None else whole[torch.as_tensor(dataset.indices).long()]
+        labels, names = _stored(dataset.dataset)
+        return None if labels is None else labels[torch.as_tensor(dataset.indices).long()], names
+    names = getattr(dataset, "classes", None)
+    names = names if isinstance(names, list | tuple) else None
     values = getattr(dataset, "targets", getattr(dataset, "labels", None))
     if isinstance(dataset, TensorDataset):
         values = dataset.tensors[-1]
     # A transform of torchvision's data sets changes the labels of the batches, not these.
     if values is None or getattr(dataset, "target_transform", None) is not None:
-        return None
+        return None, names
     try:
-        return as_labels("LoaderSource", values, count=len(dataset))
+        return as_labels("LoaderSource", values, count=len(dataset)), names
     except (TypeError, ValueError):  # something else of that name
-        return None
-
-
-def _stored_classes(dataset: Any, labels: Tensor) -> Sequence[str] | None:
-    if isinstance(dataset, Subset):
-        return _stored_classes(dataset.dataset, labels)
-    names = getattr(dataset, "classes", None)
-    try:
-        known = names if isinstance(names, list | tuple) else None
-        return class_names("LoaderSource", known, labels)
-    except ValueError:  # something else of that name
-        return None
+        return None, names
 
 
 def _read_once(loader: DataLoader[Any], classes: Sequence[str] | None) -> TensorSource:
@@ -301,7 +284,3 @@ def _as_tensor(values: Any) -> Tensor:
         raise parameter_error("as_source", "inputs", accepted, got)
     # Torch takes neither negative strides nor a foreign byte order, and warns of read-only memory.
     return torch.from_numpy(np.require(array, array.dtype.newbyteorder("="), ["C", "W"]))
-
-
-def _take(inputs: Inputs, index: Tensor) -> Inputs:
-    return each(inputs, lambda tensor: tensor[index.to(tensor.device)])

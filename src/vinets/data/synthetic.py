@@ -14,12 +14,18 @@ FloatArray: TypeAlias = NDArray[np.float64]
 
 def circle(m: int = 200, noise: float = 0.02, radius: float = 0.9, seed: int = 0) -> FloatArray:
     """Draw noisy points (m, 2) of the circle ``x0^2 + x1^2 = radius^2``."""
-    return _sphere(m, 2, noise, radius, seed)
+    return sphere(m, noise, radius, seed, n=2)
 
 
-def sphere(m: int = 400, noise: float = 0.02, radius: float = 0.9, seed: int = 0) -> FloatArray:
-    """Draw noisy points (m, 3) of the sphere ``x0^2 + x1^2 + x2^2 = radius^2``."""
-    return _sphere(m, 3, noise, radius, seed)
+def sphere(
+    m: int = 400, noise: float = 0.02, radius: float = 0.9, seed: int = 0, *, n: int = 3
+) -> FloatArray:
+    """Draw noisy points (m, n) of the sphere ``x0^2 + x1^2 + x2^2 = radius^2``."""
+    random = np.random.default_rng(seed)
+    direction = random.normal(size=(m, n))
+    direction /= np.linalg.norm(direction, axis=1, keepdims=True)
+    points: FloatArray = radius * direction + noise * random.normal(size=(m, n))
+    return points
 
 
 def latent_like(
@@ -41,35 +47,15 @@ def latent_like(
 
 
 def latent_like_classes(
-    n_classes: int,
-    m: int = 512,
-    n: int = 128,
-    rank: int = 8,
-    noise: float = 0.05,
-    gain: float = 1.0,
-    seed: int = 0,
+    n_classes: int, m: int = 512, n: int = 128, rank: int = 8, seed: int = 0, **more: float
 ) -> tuple[FloatArray, NDArray[np.int64]]:
     """Draw points (n_classes * m, n) and labels, every class by :func:`latent_like`."""
-    parts = [latent_like(m, n, rank, noise, gain, seed=seed + k) for k in range(n_classes)]
+    parts = [latent_like(m, n, rank, seed=seed + k, **more) for k in range(n_classes)]
     return np.concatenate(parts), np.repeat(np.arange(n_classes), m)
 
 
-def _sphere(m: int, n: int, noise: float, radius: float, seed: int) -> FloatArray:
-    random = np.random.default_rng(seed)
-    direction = random.normal(size=(m, n))
-    direction /= np.linalg.norm(direction, axis=1, keepdims=True)
-    points: FloatArray = radius * direction + noise * random.normal(size=(m, n))
-    return points
-
-
 def noise(count: int, shape: tuple[int, int, int] = (3, 32, 32), seed: int = 0) -> Tensor:
-    """Draw images of independent pixels, uint8 (count, C, H, W): half uniform, half Gaussian.
-
-    Examples
-    --------
-    >>> noise(4, (1, 8, 8)).shape
-    torch.Size([4, 1, 8, 8])
-    """
+    """Draw images of independent pixels, uint8 (count, C, H, W): half uniform, half Gaussian."""
     draw = torch.Generator().manual_seed(seed)
     uniform = torch.rand(count - count // 2, *shape, generator=draw) * 255
     gaussian = torch.randn(count // 2, *shape, generator=draw) * 64 + 128
@@ -77,13 +63,7 @@ def noise(count: int, shape: tuple[int, int, int] = (3, 32, 32), seed: int = 0) 
 
 
 def textures(count: int, shape: tuple[int, int, int] = (3, 32, 32), seed: int = 0) -> Tensor:
-    """Draw gratings, boards, rings and sums of two waves in two colours, uint8 (count, C, H, W).
-
-    Examples
-    --------
-    >>> textures(4, (1, 8, 8)).dtype
-    torch.uint8
-    """
+    """Draw gratings, boards, rings and sums of two waves in two colours, uint8 (count, C, H, W)."""
     channels, height, width = shape
     draw = torch.Generator().manual_seed(seed)
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import torch
 
+from vinets.core.checks import file_error
 from vinets.core.files import named, open_regular
 from vinets.data.formats import DataFormat, Size
 from vinets.data.source import DataSplit
@@ -26,14 +27,12 @@ class Texts(DataFormat):
     """Texts, by a prefix with the folder behind it."""
 
     name = "text"
+    prefixes = ("text",)
     written = "'text:DIR' (train.tsv and test.tsv, lines of label, tab, text)"
     rank = 20
 
-    def matches(self, spec: str) -> bool:
-        return spec.startswith("text:")
-
     def load(self, spec: str, *, seed: int, size: Size) -> DataSplit:
-        return text_folder(Path(spec.partition(":")[2]).expanduser())
+        return text_folder(self.split(spec)[1])
 
 
 def text_folder(
@@ -68,10 +67,8 @@ def text_folder(
         rows, targets = [], []
         for label, words in _lines(path):
             if label not in places:
-                raise ValueError(
-                    f"{path} must have the labels of train.tsv ({len(places)} of them). Got "
-                    f"{reprlib.repr(label)} instead."
-                )
+                accepted = f"the labels of train.tsv ({len(places)} of them)"
+                raise file_error(path, accepted, reprlib.repr(label))
             read = [numbers.get(word, 0) for word in words[:length]] or [0]
             rows.append((read * -(-length // len(read)))[:length])
             targets.append(places[label])

@@ -7,7 +7,7 @@ import logging
 import os
 import tempfile
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from vinets.core.checks import one_of, parameter_error, reason_of
+from vinets.core.checks import parameter_error, reason_of
 from vinets.core.device import Inputs, call, each, tensors_of
 from vinets.core.files import check_name
 from vinets.core.options import flat
@@ -28,17 +28,13 @@ from vinets.networks.formats import (
     EXPORT_FORMATS,
     ExportFormat,
     Network,
-    Runner,
     WholeNetwork,
     suffixes,
 )
-from vinets.networks.network import CutNetwork
-from vinets.networks.seen import refuse_seen
+from vinets.networks.network import CutNetwork, refuse_seen
 
-TOLERANCE = (
-    1e-4  # share of the largest logit; float32 in another order of summation stays far below
-)
-LOGGERS = ("torch.export", "torch.onnx", "onnxscript", "onnx_ir", "root")  # the last: onnxruntime's
+# Share of the largest logit; float32 in another order of summation stays far below.
+TOLERANCE = 1e-4
 TESTED_AT_ONCE = 256
 CALIBRATED_AT_ONCE = 32
 
@@ -97,14 +93,14 @@ def export_network(
         suffix, ``.onnx`` or ``.pt2``. ``opset``, the version of the ONNX operators.
         ``most_lost``, points of accuracy that the file may lose, 1. ``calibration``, how many
         training examples, drawn by ``seed``, ``"onnx-int8"`` takes the ranges of values from, 256.
-    data : DataSplit or None, default=None
+    data : DataSplit or None
         File and network are compared on its test part; formats that round need it.
-    example : Tensor, dict of Tensor or None, default=None
+    example : Tensor, dict of Tensor or None
         A batch of inputs of an uncut network, where there is no data.
-    batch_sizes : sequence of int, default=(1, 2, 7)
+    batch_sizes : sequence of int
         Batches on which the logits of file and network are compared: random ones, or test examples
         where the format rounds.
-    device : str, default="cpu"
+    device : str
         Where the network runs for the comparison; the file runs on the CPU.
     """
     target = Path(path)
@@ -133,15 +129,27 @@ def export_network(
             version = kind.write(plain, written, exporting.opset)
             run = kind.runner(written)
             reference = plain if str(device) == "cpu" else copy.deepcopy(plain).to(device)
-            differences = []
+
+            @torch.no_grad()
+            def both(inputs: Inputs) -> tuple[Tensor, Tensor]:
+                """Return the logits of the file and of the network."""
+                expected = call(reference, each(inputs, lambda tensor: tensor.to(device))).cpu()
+                return run(tuple(tensors_of(inputs))), expected
+
+            differences = []  # the largest in each batch, as shares of the largest logit
             for size in sizes:
                 if exact or data is None:
                     batch = _random(plain, size, seed)
                 else:
                     batch = data.test.example(size)
-                differences.append(_difference(reference, run, batch, device))
-            difference = float(torch.tensor(differences, dtype=torch.float64).max())  # NaN wins
-            tested = (0, None, None) if data is None else _tested(reference, run, data.test, device)
+                got, wanted = both(batch)
+                if got.shape != wanted.shape:
+                    told = f"its logits have shape {tuple(got.shape)}"
+                    raise ValueError(f"{told}, not {tuple(wanted.shape)}")
+                scale = wanted.abs().max().clamp_min(torch.finfo(wanted.dtype).tiny)
+                differences.append((got - wanted).abs().max() / scale)
+            difference = float(torch.stack(differences).max())  # NaN wins
+            tested = (0, None, None) if data is None else _tested(both, data.test)
         except Exception as error:  # exporters raise whatever comes to their minds
             cause: BaseException = error
             while cause.__cause__ is not None:  # exporters wrap what went wrong in advice
@@ -156,7 +164,7 @@ def export_network(
                 f"logit, more than {TOLERANCE:g}. Nothing was written."
             )
         _, accuracy, expected = tested
-        lost = 0.0 if accuracy is None or expected is None else 100 * (expected - accuracy)
+        lost = 100 * ((expected or 0) - (accuracy or 0))  # both are None without data
         if lost > exporting.most_lost + 1e-9:  # the difference of two shares is rounded
             raise ValueError(
                 f"{kind.title} is right on {accuracy:.2%} of the test examples and the network on "
@@ -175,13 +183,12 @@ def export_network(
 def _format(target: Path, exporting: ExportOptions, data: DataSplit | None) -> ExportFormat:
     """Choose the format; raise for what does not go together, before any work is done."""
     known = suffixes()
-    if exporting.format is not None:
-        one_of("export_network", "format", exporting.format, sorted(EXPORT_FORMATS))
-    elif target.suffix.lower() not in known:
+    name = exporting.format or known.get(target.suffix.lower())
+    if name is None:
         accepted = f"a file name that ends in {' or '.join(known)}"
         remedy = f"Other names need {' or '.join(f'format={name!r}' for name in known.values())}."
         raise parameter_error("export_network", "path", accepted, str(target), remedy)
-    kind = EXPORT_FORMATS[exporting.format or known[target.suffix.lower()]]()
+    kind = EXPORT_FORMATS[name]()
     check_name(target)
     if exporting.opset is not None and not kind.takes_opset:
         some = " or ".join(sorted(name for name, f in EXPORT_FORMATS.items() if f.takes_opset))
@@ -213,15 +220,13 @@ def _network(network: nn.Module, data: DataSplit | None, example: Inputs | None)
     return WholeNetwork(network, record)
 
 
-@torch.no_grad()
 def _tested(
-    network: Network, run: Runner, source: Source, device: torch.device | str
+    both: Callable[[Inputs], tuple[Tensor, Tensor]], source: Source
 ) -> tuple[int, float | None, float | None]:
     """Count the examples, and return how often the file and the network are right."""
     right = torch.zeros(2, dtype=torch.int64)
     for inputs, labels in source.batches(TESTED_AT_ONCE):
-        expected = call(network, each(inputs, lambda tensor: tensor.to(device))).cpu()
-        for index, logits in enumerate((run(tuple(tensors_of(inputs))), expected)):
+        for index, logits in enumerate(both(inputs)):
             # where one logit is NaN there is no answer, and none is counted as right
             answered = logits.isfinite().all(1)
             right[index] += ((logits.argmax(1) == labels) & answered).sum()
@@ -244,26 +249,13 @@ def _random(network: Network, size: int, seed: int) -> Inputs:
     return each(example_inputs(network.record.inputs, batch=size), drawn)
 
 
-@torch.no_grad()
-def _difference(network: Network, run: Runner, inputs: Inputs, device: torch.device | str) -> float:
-    """Return the largest difference of the logits on a batch, relative to the largest logit."""
-    expected = call(network, each(inputs, lambda tensor: tensor.to(device))).cpu()
-    got = run(tuple(tensors_of(inputs)))
-    if got.shape != expected.shape:
-        raise ValueError(f"its logits have shape {tuple(got.shape)}, not {tuple(expected.shape)}")
-    scale = expected.abs().max().clamp_min(torch.finfo(expected.dtype).tiny)
-    return float((got - expected).abs().max() / scale)
-
-
 @contextmanager
 def _quiet() -> Iterator[None]:
     """Silence warnings and messages of the exporters, because what matters is checked."""
-    levels = {logger: logger.level for logger in map(logging.getLogger, LOGGERS)}
-    for logger in levels:
-        logger.setLevel(logging.CRITICAL)
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
     try:
         with warnings.catch_warnings(action="ignore"):
             yield
     finally:
-        for logger, level in levels.items():
-            logger.setLevel(level)
+        logging.disable(before)

@@ -44,8 +44,14 @@ class Onnx(ExportFormat):
         )
         assert exported is not None  # only the old exporter returns nothing
         model = exported.model_proto
-        _name_batch(model.graph)
-        _forget_origin(model)
+        graph = model.graph
+        _name_batch(graph)
+        # Drop what the exporter notes down: lines and paths of the code that made the network.
+        functions = [node for function in model.functions for node in function.node]
+        tensors = (*graph.input, *graph.output, *graph.value_info, *graph.initializer)
+        for one in (graph, *graph.node, *functions, *model.functions, *tensors):
+            one.doc_string = ""
+            del one.metadata_props[:]
         notes = {key: json.dumps(value) for key, value in metadata_of(network).items()}
         onnx.helper.set_model_props(model, notes)
         onnx.save(model, str(path))
@@ -62,8 +68,8 @@ class Onnx(ExportFormat):
             content = model.SerializeToString()
             return ExportedNetwork(
                 "onnxruntime",
-                _precision(onnx, model),
-                _inputs(onnx, model),
+                _precision(onnx, model.graph),
+                _inputs(onnx, model.graph),
                 {one.key: one.value for one in model.metadata_props},
                 len(content),
                 lambda threads: _session(content, threads),
@@ -168,31 +174,19 @@ def _name_batch(graph: Any) -> None:
                     dim.dim_param = re.sub(rf"\b{re.escape(symbol)}\b", BATCH, dim.dim_param)
 
 
-def _forget_origin(model: Any) -> None:
-    """Drop what the exporter notes down: lines and paths of the code that made the network."""
-    graph = model.graph
-    functions = [node for function in model.functions for node in function.node]
-    tensors = (*graph.input, *graph.output, *graph.value_info, *graph.initializer)
-    for one in (graph, *graph.node, *functions, *model.functions, *tensors):
-        one.doc_string = ""
-        del one.metadata_props[:]
-
-
-def _precision(onnx: Any, model: Any) -> str:
+def _precision(onnx: Any, graph: Any) -> str:
     """Return the numbers in which most of the file computes."""
-    if any(node.op_type == "DequantizeLinear" for node in model.graph.node):
+    if any(node.op_type == "DequantizeLinear" for node in graph.node):
         return "int8"
-    kinds = {tensor.data_type for tensor in model.graph.initializer if len(tensor.dims)}
+    kinds = {tensor.data_type for tensor in graph.initializer if len(tensor.dims)}
     return "float16" if onnx.TensorProto.FLOAT16 in kinds else "float32"
 
 
-def _inputs(onnx: Any, model: Any) -> dict[str, Any]:
+def _inputs(onnx: Any, graph: Any) -> dict[str, Any]:
     """Return shapes without the batch and dtypes, as a network's record has them."""
-    constants = {tensor.name for tensor in model.graph.initializer}
+    constants = {tensor.name for tensor in graph.initializer}
     inputs = {}
-    for value in model.graph.input:
-        if value.name in constants:
-            continue
+    for value in (one for one in graph.input if one.name not in constants):
         kind = value.type.tensor_type
         shape = [dim.dim_value for dim in kind.shape.dim][1:]
         if not all(shape) or not kind.shape.dim:

@@ -35,63 +35,45 @@ class Program(ExportFormat):
 
 def metadata_of(network: Network) -> dict[str, Any]:
     """Return what a file should tell about the network, for JSON; its training ``data``, too."""
-    record = network.record
-    return {
-        "classes": list(record.classes),
-        "preprocessing": record.preprocessing,
-        "data": record.data,
-    }
+    return {name: getattr(network.record, name) for name in ("classes", "preprocessing", "data")}
 
 
 def program_of(network: Network) -> torch.export.ExportedProgram:
     """Return the network as a graph, its inputs by position, of any batch size."""
     # Two examples, because a batch of one would be taken for a constant.
     inputs = tuple(tensors_of(example_inputs(network.record.inputs, batch=2)))
+    names = tuple(network.record.inputs)
     with torch.no_grad():
-        module = _Positional(network, inputs).eval()
-        batch = torch.export.Dim("batch")
-        shapes = (tuple({0: batch} for _ in inputs),)  # one argument, *inputs
-        return torch.export.export(module, inputs, dynamic_shapes=shapes, strict=False)
+        module = _Positional(network, names)
+        if isinstance(network, CutNetwork):
+            module = _Positional(network.backbone, names, network.reader, network.head)
+            if isinstance(network.backbone, StoppedNetwork):
+                from torch.fx.experimental.proxy_tensor import make_fx
+
+                # Its pass is ended by an exception. Exporters keep a stack of the modules that they
+                # are in, and would lose count, so they get the operations of one pass instead.
+                graph = make_fx(
+                    _Positional(network.backbone, names),
+                    tracing_mode="symbolic",
+                    pre_dispatch=True,  # whole operators, such as attention
+                    _allow_non_fake_inputs=True,  # the weights
+                )(*inputs)
+                module = _Positional(graph, ("",), network.reader, network.head)
+        shapes = (tuple({0: torch.export.Dim("batch")} for _ in inputs),)  # one argument, *inputs
+        return torch.export.export(module.eval(), inputs, dynamic_shapes=shapes, strict=False)
 
 
 class _Positional(nn.Module):
-    """A network as a function of tensors."""
+    """A network as a function of tensors in the order of their ``names``, and modules after it."""
 
-    def __init__(self, network: Network, inputs: tuple[Tensor, ...]) -> None:
+    def __init__(self, network: nn.Module, names: tuple[str, ...], *after: nn.Module) -> None:
         super().__init__()
-        names = tuple(network.record.inputs)
-        self.reader: nn.Module = nn.Identity()
-        self.head: nn.Module = nn.Identity()
-        if not isinstance(network, CutNetwork):
-            self.backbone: nn.Module = _Backbone(network, names)
-            return
-        self.backbone = _Backbone(network.backbone, names)
-        self.reader, self.head = network.reader, network.head
-        if isinstance(network.backbone, StoppedNetwork):
-            from torch.fx.experimental.proxy_tensor import make_fx
-
-            # Its pass is ended by an exception. Exporters keep a stack of the modules that they
-            # are in, and would lose count, so they get the operations of one pass instead.
-            self.backbone = make_fx(
-                self.backbone,
-                tracing_mode="symbolic",
-                pre_dispatch=True,  # whole operators, such as attention
-                _allow_non_fake_inputs=True,  # the weights
-            )(*inputs)
-
-    def forward(self, *inputs: Tensor) -> Tensor:
-        logits: Tensor = self.head(self.reader(self.backbone(*inputs)))
-        return logits
-
-
-class _Backbone(nn.Module):
-    """A network as a function of tensors in the order of their ``names``."""
-
-    def __init__(self, model: nn.Module, names: tuple[str, ...]) -> None:
-        super().__init__()
-        self.model, self.names = model, names
+        self.network, self.names, self.after = network, names, nn.Sequential(*after)
 
     def forward(self, *inputs: Tensor) -> Tensor:
         if self.names == ("",):
-            return first_tensor(self.model(*inputs))
-        return first_tensor(self.model(**dict(zip(self.names, inputs, strict=True))))
+            output = self.network(*inputs)
+        else:
+            output = self.network(**dict(zip(self.names, inputs, strict=True)))
+        logits: Tensor = self.after(first_tensor(output))
+        return logits

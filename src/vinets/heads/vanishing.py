@@ -77,7 +77,7 @@ class GeneratorOptions(IdealOptions, HeadOptions):
 
     def ideal(self) -> VanishingIdeal:
         """Return the algorithm that finds the generators, not fitted."""
-        from vinets.ideals.choose import make_ideal
+        from vinets.ideals.classwise import make_ideal
 
         options = self.for_classes(1)
         asked = self.normalization != type(self).normalization

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from vinets.core.checks import bounded_float, one_of
+from vinets.core.checks import one_of
+from vinets.ideals.fit import Rule
 from vinets.ideals.monomial import MonomialIdeal
-from vinets.ideals.rule import Rule
 
 NORMALIZATIONS = ("unit", "leading")
 
@@ -86,22 +86,11 @@ class ABM(MonomialIdeal):
         precision: str = "float64",
         memory_limit: int | None = None,
     ) -> None:
-        self.psi = psi
-        self.normalization = normalization
-        self.max_degree = max_degree
-        self.border = border
-        self.variable_order = variable_order
-        self.n_samples = n_samples
-        self.random_state = random_state
-        self.precision = precision
-        self.memory_limit = memory_limit
+        self.psi, self.normalization, self.max_degree = psi, normalization, max_degree
+        self.border, self.variable_order = border, variable_order
+        self.n_samples, self.random_state = n_samples, random_state
+        self.precision, self.memory_limit = precision, memory_limit
 
-    def _rule(self) -> Rule:
+    def _rule(self, **settings: Any) -> Rule:
         kind = one_of("ABM", "normalization", self.normalization, NORMALIZATIONS)
-        return Rule(check_psi("ABM", self.psi), unit=kind == "unit")
-
-
-def check_psi(owner: str, psi: Any) -> float:
-    """Validate a tolerance: at 1 the constant polynomial 1 already vanishes."""
-    remedy = "At psi >= 1 the constant 1 counts as vanishing; rescale the data instead."
-    return bounded_float(owner, "psi", psi, 0.0, 1.0, remedy=remedy)
+        return Rule(float(self.psi), unit=kind == "unit", **settings)

@@ -19,7 +19,7 @@ from torch.nn.functional import pad
 
 from vinets.algebra.growing import Candidates, GrowingFactor
 from vinets.algebra.orthogonal import OrthogonalFactor
-from vinets.ideals.rule import Rule
+from vinets.ideals.fit import Rule
 from vinets.oracles import (
     ORACLES,
     LeastSquaresBatch,

@@ -6,9 +6,9 @@ import time
 import warnings
 from abc import ABCMeta, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from typing import Any, Protocol, Self, TypeAlias
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 import torch
@@ -19,11 +19,11 @@ from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, v
 from torch import Tensor
 
 import vinets.core.device  # noqa: F401 - after it, forked processes can fit, too
+from vinets.algebra.polynomial import Polynomials
 from vinets.algebra.polynomials import PolynomialSet
-from vinets.algebra.terms import Index, TermSet
-from vinets.core.checks import optional_positive_int
+from vinets.core.checks import bounded_float, optional_positive_int, parameter_error
 from vinets.core.progress import Progress, progress_of
-from vinets.ideals.report import FitReport
+from vinets.ideals.fit import FitReport, FittedIdeal
 
 Array: TypeAlias = Any  # numpy array or torch tensor
 ROUNDING_SHARE = 1e-20  # share of a square that is left of it where everything cancels
@@ -41,40 +41,18 @@ class RoundingWarning(UserWarning):
     """Rounding, not the data, decides how far something vanishes."""
 
 
-class Generators(Protocol):
-    """Polynomials as ``generators_`` offers them, whichever algorithm made them."""
-
-    def __len__(self) -> int: ...
-
-    @property
-    def degrees(self) -> Index: ...
-
-    def evaluate(self, points: Array) -> Array: ...
-
-    def strings(self, variables: Sequence[str] | None = None, digits: int = 3) -> list[str]: ...
-
-    def named(self, variables: Sequence[str]) -> Any: ...
-
-
-@dataclass(frozen=True, eq=False)
-class FittedIdeal:
-    """Outcome of a fit on one point set, before it is written to an estimator."""
-
-    generators: Generators
-    values: Tensor  # (g,) mean square of every generator on the points
-    report: FitReport
-    order_ideal: TermSet | None = None
-    steps: Tensor | None = None  # (g,) steps of the oracle
-
-
 class VanishingIdeal(TransformerMixin, BaseEstimator, metaclass=ABCMeta):
     """Base of the estimators; subclasses extend ``_check`` and provide ``_fit_sets``."""
 
+    psi: float
+    max_degree: int | None
     n_samples: int | None
     random_state: Any
 
     def _check(self) -> None:
         """Raise for parameters outside their domain."""
+        remedy = "At psi >= 1 the constant 1 counts as vanishing; rescale the data instead."
+        bounded_float(type(self).__name__, "psi", self.psi, 0.0, 1.0, remedy=remedy)
         for name in ("n_samples", "max_degree", "memory_limit"):
             remedy = "It counts bytes." if name == "memory_limit" else ""
             optional_positive_int(type(self).__name__, name, getattr(self, name, None), remedy)
@@ -88,10 +66,21 @@ class VanishingIdeal(TransformerMixin, BaseEstimator, metaclass=ABCMeta):
     def _store(self, fitted: FittedIdeal, **facts: Any) -> None:
         """Write a fit to the attributes with a trailing underscore; ``facts`` go to its report."""
         names = getattr(self, "feature_names_in_", None)  # names of the columns of a table
-        found = fitted.generators
+        found, degrees = fitted.generators, fitted.degrees
         self.generators_: Any = found if names is None else found.named(names)
         self.mean_squares_ = fitted.values.cpu().numpy()
-        self.report_ = replace(fitted.report, **facts)
+        self.n_features_in_ = found.n_variables
+        self.report_ = FitReport(
+            n_variables=found.n_variables,
+            n_terms=1 + sum(d.accepted for d in degrees),
+            n_generators=len(found),
+            degrees=degrees,
+            path=fitted.path,
+            precision=fitted.precision,
+            oracle=fitted.oracle,
+            interrupted=fitted.interrupted,
+            **facts,
+        )
 
     def fit(self, X: Array, y: Any = None) -> Self:
         """Find the generators of the approximate vanishing ideal of the rows of ``X``.
@@ -120,9 +109,8 @@ class VanishingIdeal(TransformerMixin, BaseEstimator, metaclass=ABCMeta):
     def _warn_if_empty(self) -> None:
         if len(self.generators_) == 0:
             warnings.warn(
-                f"{type(self).__name__} found no generators up to max_degree="
-                f"{getattr(self, 'max_degree', None)} at psi={getattr(self, 'psi', None)}: "
-                "raise psi or max_degree.",
+                f"{type(self).__name__} found no generators up to max_degree={self.max_degree} "
+                f"at psi={self.psi}: raise psi or max_degree.",
                 NoGeneratorsWarning,
                 stacklevel=3,
             )
@@ -147,7 +135,15 @@ class VanishingIdeal(TransformerMixin, BaseEstimator, metaclass=ABCMeta):
 
     def _points(self, X: Array, *, reset: bool) -> Tensor:
         """Validate ``X`` and hand it on as a float tensor."""
-        if type(X) is np.ndarray and self._is_plain(X, reset=reset):
+        if (  # validate_data, as slow as a small fit, would change nothing
+            type(X) is np.ndarray
+            and X.dtype == np.float64
+            and X.ndim == 2
+            and X.size > 0
+            and not hasattr(self, "feature_names_in_")
+            and (reset or X.shape[1] == self.n_features_in_)
+            and bool(np.isfinite(X).all())
+        ):
             self.n_features_in_ = X.shape[1]
             return torch.from_numpy(np.require(X, requirements=["C", "W"]))
         if not isinstance(X, Tensor):
@@ -156,21 +152,15 @@ class VanishingIdeal(TransformerMixin, BaseEstimator, metaclass=ABCMeta):
             return torch.from_numpy(np.require(array, requirements=["C", "W"]))
         owner = type(self).__name__
         if X.ndim != 2 or X.shape[0] == 0 or X.shape[1] == 0:
-            raise ValueError(
-                f"X given to {owner} must have shape (m, n) with m, n >= 1. Got {tuple(X.shape)} "
-                "instead. Put one point in every row."
-            )
+            accepted = "of shape (m, n) with m, n >= 1, one point a row"
+            raise parameter_error(owner, "X", accepted, tuple(X.shape))
         if X.is_complex():
-            raise ValueError(
-                f"X given to {owner} must be real. Got {X.dtype} instead. Pass real and imaginary "
-                "parts as variables of their own."
-            )
+            remedy = "Pass real and imaginary parts as variables of their own."
+            raise parameter_error(owner, "X", "real", X.dtype, remedy)
         if not X.is_floating_point():
             X = X.to(torch.float64)
         if not bool(torch.isfinite(X).all()):
-            raise ValueError(
-                f"X given to {owner} contains NaN or infinity. Drop or impute those rows."
-            )
+            raise ValueError(f"X given to {owner} has NaN or infinity. Drop or impute those rows.")
         if reset:
             self.n_features_in_ = X.shape[1]
             self.__dict__.pop("feature_names_in_", None)  # names of an earlier fit
@@ -181,48 +171,39 @@ class VanishingIdeal(TransformerMixin, BaseEstimator, metaclass=ABCMeta):
             )
         return X
 
-    def _is_plain(self, X: NDArray[Any], *, reset: bool) -> bool:
-        """Tell whether ``validate_data``, as slow as a small fit, would change nothing."""
-        return (
-            X.dtype == np.float64
-            and X.ndim == 2
-            and X.size > 0
-            and not hasattr(self, "feature_names_in_")
-            and (reset or X.shape[1] == self.n_features_in_)
-            and bool(np.isfinite(X).all())
-        )
-
 
 def fit_ideals(
-    estimators: Sequence[VanishingIdeal],
-    sets: Sequence[Tensor],
-    progress: Progress | None = None,
+    estimators: Sequence[VanishingIdeal], sets: Sequence[Tensor], progress: Progress | None = None
 ) -> None:
     """Fit estimators of equal parameters to one point set each, together."""
     first = estimators[0]
     tops = [largest(points) for points in sets]
     warn_if_wide(first, max(tops), stacklevel=4)
-    samples: list[tuple[Tensor, Tensor | None]] = [(points, None) for points in sets]
-    if first.n_samples is not None:
+    used, left_out, count = list(sets), dict[int, Tensor](), first.n_samples
+    if count is not None:
         random = check_random_state(first.random_state)
-        samples = [_sample(points, first.n_samples, random) for points in sets]
-        tops = [largest(points) for points, _ in samples]
+        for k, points in enumerate(sets):
+            if count < len(points):
+                order = torch.as_tensor(random.permutation(len(points)), device=points.device)
+                # in their old order: sums round as they would over the same points given alone
+                used[k] = points[order[:count].sort().values]
+                left_out[k], tops[k] = points[order[count:]], largest(used[k])
     begin = time.perf_counter()
     # float64 whatever came: products of high degree leave little of lower precision
-    used = [points.detach().to(torch.float64) for points, _ in samples]
+    used = [points.detach().to(torch.float64) for points in used]
     fitted = first._fit_sets(used, progress)
-    psi = float(getattr(first, "psi", 0.0))
+    psi = float(first.psi)
     for k, (ideal, points) in enumerate(zip(fitted, used, strict=True)):
-        measure = partial(_mean_squares, ideal.generators, points)
-        fitted[k] = verified(ideal, measure, tops[k], psi, stacklevel=4)
+        measure = partial(squares, ideal.generators, points)
+        fitted[k] = verified(ideal, measure, len(points), tops[k], psi, stacklevel=4)
     seconds = time.perf_counter() - begin
-    for estimator, (points, left_out), ideal in zip(estimators, samples, fitted, strict=True):
+    for k, (estimator, points, ideal) in enumerate(zip(estimators, used, fitted, strict=True)):
         held_out = []
-        if left_out is not None and len(ideal.generators):
-            held_out = ideal.generators.evaluate(left_out.double()).square().mean(0).tolist()
-        estimator.n_features_in_ = points.shape[1]
-        estimator._store(ideal, seconds=seconds, held_out=held_out)
-    if any(ideal.report.interrupted for ideal in fitted):
+        if k in left_out and len(ideal.generators):
+            held_out = ideal.generators.evaluate(left_out[k].double()).square().mean(0).tolist()
+        facts = {"n_points": len(points), "device": str(points.device), "seconds": seconds}
+        estimator._store(ideal, held_out=held_out, **facts)
+    if any(ideal.interrupted for ideal in fitted):
         raise KeyboardInterrupt
 
 
@@ -237,18 +218,17 @@ def warn_if_wide(estimator: VanishingIdeal, top: float, *, stacklevel: int) -> N
     if top > 1 + 1e-6:
         message = (
             f"X given to {type(estimator).__name__} reaches {top:.3g} in absolute value; psi is "
-            "meant for data in [-1, 1]. Rescale the data, for instance with "
-            "MinMaxScaler((-1, 1))."
+            "meant for data in [-1, 1]. Rescale the data, for instance with MinMaxScaler((-1, 1))."
         )
-        if getattr(estimator, "max_degree", 1) is None:
-            message += " Without max_degree, values grow from degree to degree, and a fit may take "
-            message += "very long."
+        if estimator.max_degree is None:
+            message += " Without max_degree, values go on growing, and a fit may take very long."
         warnings.warn(message, ScaleWarning, stacklevel=stacklevel)
 
 
 def verified(
     ideal: FittedIdeal,
-    mean_squares: Callable[[], tuple[Tensor, Tensor]],
+    measure: Callable[[], tuple[Tensor, Tensor]],
+    n_points: int,
     top: float,
     psi: float,
     *,
@@ -258,13 +238,12 @@ def verified(
 
     Mean squares come with the coefficients, out of a Gram matrix in float64, and are right for
     points in [-1, 1]. In lower precision, for tiny tolerances and for wider points, rounding in
-    between can make them anything: there ``mean_squares`` evaluates the generators, and what they
-    add up to.
+    between can make them anything: there ``measure`` evaluates the generators, see :func:`squares`.
     """
-    values, report = ideal.values, ideal.report
-    sure = report.path == "gram" and report.precision == "float64" and top <= 1 + 1e-6
+    values, precision = ideal.values, ideal.precision
+    sure = ideal.path == "gram" and precision == "float64" and top <= 1 + 1e-6
     if len(values) and not sure:
-        values, sums = mean_squares()
+        values, sums = (total / n_points for total in measure())
         degrees = torch.as_tensor(ideal.generators.degrees, device=values.device)
         # points near 0 leave far less to round than the largest ones could
         sums = sums.minimum(max(1.0, top) ** (2 * degrees.double()))
@@ -272,14 +251,14 @@ def verified(
         if beyond and _is_finite(values):
             warnings.warn(
                 f"{beyond} of {len(values)} generators have a mean square above psi={psi:g} on the "
-                f"points, up to {float(values.max()):.3g}, by rounding in {report.precision}: "
+                f"points, up to {float(values.max()):.3g}, by rounding in {precision}: "
                 "raise psi, lower max_degree, or rescale the points to [-1, 1].",
                 RoundingWarning,
                 stacklevel=stacklevel,
             )
     if not _is_finite(values):
         raise ValueError(
-            f"the coefficients of generators overflow on these points in {report.precision}. "
+            f"the coefficients of generators overflow on these points in {precision}. "
             "Rescale the points to [-1, 1], raise psi, or take a higher precision."
         )
     return ideal if values is ideal.values else replace(ideal, values=values)
@@ -289,7 +268,7 @@ def _is_finite(squares: Tensor) -> bool:
     return len(squares) == 0 or float(squares.max()) < float("inf")  # NaN is the largest of all
 
 
-def squares(generators: Generators, points: Tensor) -> tuple[Tensor, Tensor]:
+def squares(generators: Polynomials, points: Tensor) -> tuple[Tensor, Tensor]:
     """Sum the squares of generators over points, and those of what each adds up there.
 
     Of the latter, rounding is a share; it is infinite where it is not known.
@@ -298,19 +277,3 @@ def squares(generators: Generators, points: Tensor) -> tuple[Tensor, Tensor]:
     if not isinstance(generators, PolynomialSet):
         return values, torch.full_like(values, float("inf"))
     return values, generators.magnitude(points).square().sum(0)
-
-
-def _mean_squares(generators: Generators, points: Tensor) -> tuple[Tensor, Tensor]:
-    values, largest = squares(generators, points)
-    return values / len(points), largest / len(points)
-
-
-def _sample(
-    points: Tensor, n_samples: int, random: np.random.RandomState
-) -> tuple[Tensor, Tensor | None]:
-    """Return the rows to fit on and the rows left out, None if all are fitted on."""
-    if n_samples >= len(points):
-        return points, None
-    order = torch.as_tensor(random.permutation(len(points)), device=points.device)
-    # in their old order: sums round as they would over the same points given alone
-    return points[order[:n_samples].sort().values], points[order[n_samples:]]

@@ -1,7 +1,9 @@
-"""Fits of one vanishing ideal per class, and the choice of the device for them."""
+"""Fits of one vanishing ideal per class, and the choice of an algorithm and a device for them."""
 
 from __future__ import annotations
 
+import inspect
+import math
 import multiprocessing
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,11 +17,22 @@ from sklearn.base import clone
 from torch import Tensor
 
 from vinets.algebra.polynomials import PolynomialSet
-from vinets.core.checks import one_of
+from vinets.core.checks import one_of, parameter_error
 from vinets.core.device import resolve_device
 from vinets.core.progress import Notes, Progress, progress_of
+from vinets.core.settings import IdealOptions
+from vinets.ideals.abm import ABM
 from vinets.ideals.base import Array, VanishingIdeal, fit_ideals
+from vinets.ideals.oavi import OAVI
+from vinets.ideals.vca import VCA
 
+ALGORITHMS: dict[str, type[VanishingIdeal]] = {"abm": ABM, "oavi": OAVI, "vca": VCA}
+# Options that only some algorithms have, with the names of the estimators' parameters.
+OPTIONS = {
+    **{name: name for name in ("normalization", "border", "variable_order", "oracle", "tau")},
+    "oracle_start": "start",
+    "oracle_stop": "stop",
+}
 BACKENDS = ("auto", "batched", "joblib")
 # Size of a problem, in values of a border of degree 2, from which on a GPU (an H200) was faster
 # than a CPU of 16 cores. A step on a GPU takes the same time up to a large size.
@@ -28,17 +41,9 @@ MIN_GPU_SIZE = 5e5
 
 @dataclass(frozen=True, eq=False)
 class ClassIdeals:
-    """Fitted ideals, one per class.
+    """Fitted ideals, one per class: ``ideals[k]`` to the points of ``classes[k]``."""
 
-    Parameters
-    ----------
-    classes : ndarray of shape (K,)
-        The labels, sorted.
-    ideals : tuple of estimators
-        ``ideals[k]`` is fitted to the points of ``classes[k]``.
-    """
-
-    classes: NDArray[Any]
+    classes: NDArray[Any]  # (K,) labels, sorted
     ideals: tuple[VanishingIdeal, ...]
 
     def __len__(self) -> int:
@@ -123,9 +128,8 @@ def fit_class_ideals(
     points = clone(estimator)._points(Z, reset=True)
     labels = y.cpu().numpy() if isinstance(y, Tensor) else np.asarray(y)
     if labels.shape != (len(points),):
-        raise ValueError(
-            f"y must have shape ({len(points)},), one label a row of Z. Got {labels.shape} instead."
-        )
+        accepted = f"of shape ({len(points)},), one label a row of Z"
+        raise parameter_error("fit_class_ideals", "y", accepted, labels.shape)
     missing = labels != labels
     if np.any(missing) or (labels.dtype == object and any(v is None for v in labels)):
         raise ValueError("y has labels that are missing (NaN or None). Drop those rows.")
@@ -181,3 +185,25 @@ def _fit_one(
         torch.set_num_threads(1)
     fit_ideals([estimator], [points], progress)
     return estimator
+
+
+def make_ideal(options: IdealOptions, **given: Any) -> VanishingIdeal:
+    """Make the estimator, not fitted, that options ask for; ``given`` arguments override them.
+
+    None stands for the default of an option; one that the algorithm does not have is refused.
+    """
+    name = one_of("IdealOptions", "algorithm", options.algorithm.lower(), tuple(ALGORITHMS))
+    kind = ALGORITHMS[name]
+    wanted = {option: getattr(options, option) for option in OPTIONS} | given
+    wanted = {option: value for option, value in wanted.items() if value is not None}
+    if wanted.get("tau") == "inf":
+        wanted["tau"] = math.inf
+    parameters = inspect.signature(kind).parameters
+    unknown = [option for option in wanted if OPTIONS.get(option, option) not in parameters]
+    if unknown:
+        raise ValueError(
+            f"{unknown[0]} is no option of {name}. Leave it out, or choose another algorithm."
+        )
+    # no largest degree unless options name one: the default of estimators is for their users
+    wanted = {OPTIONS.get(option, option): value for option, value in wanted.items()}
+    return kind(**{"psi": options.psi, "max_degree": given.get("max_degree"), **wanted})

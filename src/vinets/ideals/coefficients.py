@@ -13,10 +13,11 @@ from vinets.algebra.eigen import smallest_eigenvectors
 from vinets.algebra.gram import GramFactor
 from vinets.algebra.growing import Candidates, GrowingFactor
 from vinets.algebra.krylov import batched_eigenvectors
-from vinets.algebra.terms import Index
+from vinets.algebra.polynomials import PolynomialSet
+from vinets.algebra.terms import Index, TermSet
 from vinets.core.checks import rows_within
 from vinets.ideals.ball import BlockSolutions, OracleLog, oracle_solutions, outside_ball
-from vinets.ideals.rule import Rule
+from vinets.ideals.fit import DegreeReport, FittedIdeal, Rule
 
 
 class BallBinds(Exception):
@@ -46,30 +47,17 @@ class VanishingTerms:
         ``blocks`` is emptied on the way, so that both need not fit.
         """
         position = np.concatenate([b.position for b in blocks])
-        value = torch.cat([b.value for b in blocks])
-        prefix = torch.cat([b.prefix for b in blocks])
-        steps = torch.cat([b.steps for b in blocks])
-        table = blocks[0].table.new_zeros(len(value), width)
+        rest = [
+            torch.cat([getattr(b, name) for b in blocks]) for name in ("value", "prefix", "steps")
+        ]
+        table = blocks[0].table.new_zeros(len(position), width)
         row = 0
         blocks.reverse()  # pop() takes from the end, and a block is freed as soon as it is copied
         while blocks:
             part = blocks.pop().table
             table[row : row + len(part), : part.shape[1]] = part
             row += len(part)
-        return cls(position, table, value, prefix, steps)
-
-
-@dataclass(frozen=True, eq=False)
-class Outcome:
-    """The outcome of a block: vanished and accepted positions per point set.
-
-    ``refused`` is the position of a candidate that the l1 ball keeps from vanishing; everything
-    after it has been undone and must be decided again.
-    """
-
-    vanished: list[VanishingTerms]
-    accepted: list[Index]
-    refused: int | None = None
+        return cls(position, table, *rest)
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,6 +78,33 @@ class Coefficients:
         rest = ([getattr(p, name) for p in parts] for name in ("lead", "value", "steps"))
         return cls(tail, *map(torch.cat, rest))
 
+    def fitted(
+        self,
+        n_variables: int,
+        accepted: list[Index],
+        leading: list[Index],
+        degrees: list[DegreeReport],
+        path: str,
+        rule: Rule,
+        log: OracleLog,
+        interrupted: bool = False,
+    ) -> FittedIdeal:
+        """Put them together with the terms, which are accepted or lead generators by degree."""
+        one = np.zeros((1, 0), dtype=np.int64)
+        order_ideal = TermSet.of_blocks(n_variables, [one, *accepted])
+        leads = TermSet.of_blocks(n_variables, [one[:0], *leading])
+        return FittedIdeal(
+            PolynomialSet(order_ideal, leads, self.tail, self.lead),
+            self.value,
+            tuple(degrees),
+            path,
+            rule.precision,
+            order_ideal,
+            self.steps,
+            vars(log) | {"status": dict(log.status)} if log.rows else {},
+            interrupted,
+        )
+
 
 def block_outcome(
     factor: GrowingFactor,
@@ -98,8 +113,12 @@ def block_outcome(
     before: list[int],
     rule: Rule,
     log: OracleLog,
-) -> Outcome:
-    """Sort a decided block into accepted and vanished candidates."""
+) -> tuple[list[VanishingTerms], list[Index], int | None]:
+    """Sort a decided block into vanished candidates and positions of accepted ones, set by set.
+
+    Last comes the position of a candidate that the l1 ball keeps from vanishing, if there is one:
+    everything after it has been undone and must be decided again.
+    """
     # a candidate meets the terms accepted before it, those of its own block included
     prefix = torch.as_tensor(before, device=valid.device)[:, None] + block.accepted.cumsum(1)
     vanished = valid & ~block.accepted
@@ -124,7 +143,7 @@ def block_outcome(
         facts = (x[k, rows] for x in (value, prefix, steps))
         vanishing.append(VanishingTerms(rows.cpu().numpy(), cut, *facts))
         accepted.append(block.accepted[k].nonzero()[:, 0].cpu().numpy())
-    return Outcome(vanishing, accepted, refused)
+    return vanishing, accepted, refused
 
 
 def unit_coefficients(

@@ -15,18 +15,16 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from vinets.algebra.borders import Level, first_border, next_border
 from vinets.algebra.gram import GramFactor
 from vinets.algebra.growing import GrowingFactor
 from vinets.algebra.orthogonal import OrthogonalFactor
-from vinets.algebra.polynomials import PolynomialSet
-from vinets.algebra.terms import Index, TermSet
+from vinets.algebra.terms import Index, Level, first_border, next_border
 from vinets.core.checks import rows_within
 from vinets.core.progress import Progress, progress_of
 from vinets.ideals.ball import OracleLog
@@ -37,27 +35,15 @@ from vinets.ideals.coefficients import (
     block_outcome,
     unit_coefficients,
 )
-from vinets.ideals.report import DegreeReport
-from vinets.ideals.rule import Rule, Settings
-from vinets.ideals.small import SmallIdeal, construct_small
+from vinets.ideals.fit import DegreeReport, FittedIdeal, Rule
+from vinets.ideals.small import construct_small
+
+if TYPE_CHECKING:
+    from vinets.ideals.stream import StreamTerms
 
 STORAGE: dict[str, torch.dtype] = {
     name: getattr(torch, name) for name in ("float64", "float32", "float16", "bfloat16")
 }
-
-
-@dataclass(frozen=True, eq=False)
-class Construction:
-    """Order ideal and generators of one point set, variables as given to :func:`construct`."""
-
-    order_ideal: TermSet
-    generators: PolynomialSet
-    values: Tensor  # (g,) mean square of every generator on the points
-    degrees: tuple[DegreeReport, ...]
-    path: str
-    oracle: OracleLog
-    steps: Tensor  # (g,) steps of the oracle
-    interrupted: bool = False  # whether it was, after the last of the degrees
 
 
 @dataclass
@@ -72,38 +58,10 @@ class PartialIdeal:
     settled: list[Coefficients] = field(default_factory=list)
     degrees: list[DegreeReport] = field(default_factory=list)
 
-    def forget(self, degree: int, blocks: int) -> None:
-        """Go back to before ``degree`` began, when so many ``blocks`` had vanished."""
-        del self.vanished[blocks:], self.leading[degree - 1 :], self.accepted[degree - 1 :]
-        self.degrees = [d for d in self.degrees if d.degree < degree]
-
-
-class Terms(Protocol):
-    """A source of the values of candidates."""
-
-    n_variables: int
-    lasting: bool  # whether what a block found still holds in the factor of later blocks
-
-    def width(self, factor: GrowingFactor) -> int:
-        """Return how many candidates to decide at a time."""
-
-    def values(
-        self, factor: GrowingFactor, sets: list[PartialIdeal], which: slice
-    ) -> tuple[Tensor, Tensor]:
-        """Return values (K, b, ·) of the candidates ``which``, and which of them exist (K, b)."""
-
-    def accept(self, sets: list[PartialIdeal], accepted: list[Index]) -> None:
-        """Hear which candidates of every set, by their places in its level, have joined O."""
-
 
 def construct(
-    points: list[Tensor],
-    rule: Rule,
-    settings: Settings,
-    *,
-    orthogonal: bool,
-    progress: Progress | None = None,
-) -> list[Construction]:
+    points: list[Tensor], rule: Rule, *, orthogonal: bool, progress: Progress | None = None
+) -> list[FittedIdeal]:
     """Find order ideals and generators of several point sets over the same variables.
 
     ``points`` are tensors (m_k, n) of float64 on one device; ``orthogonal`` decides through an
@@ -111,95 +69,71 @@ def construct(
     of its terms. If interrupted, returns what was found in the degrees before.
     """
     alone = len(points) == 1 and points[0].device.type == "cpu"
-    if alone and not orthogonal and settings.precision == "float64":
-        small = construct_small(points[0], rule, settings)
+    if alone and not orthogonal and rule.precision == "float64":
+        small = construct_small(points[0], rule)
         if small is not None:
-            coefficients = Coefficients(small.tail, small.lead, small.value, small.steps)
-            return [_finished(points[0].shape[1], small, coefficients, "gram", small.log)]
-    columns, constant = _stack(points, STORAGE[settings.precision])
-    factor: GrowingFactor
-    if orthogonal:
-        factor = OrthogonalFactor(constant, psi=rule.psi, unit=rule.unit)
-    elif rule.unit:
-        factor = GramFactor(constant, shift=rule.psi, threshold=0.0)
-    else:
-        factor = GramFactor(constant, shift=0.0, threshold=rule.psi)
+            return [small]
+    terms = InMemory(points, rule)
+    kind = OrthogonalFactor if orthogonal else GramFactor
+    factor = kind(terms.constant, psi=rule.psi, unit=rule.unit)
     try:
-        return grow(factor, InMemory(columns, settings), rule, settings, progress)
+        return grow(factor, terms, rule, progress)
     except BallBinds:
         # A refused term undoes what a block decided behind it, in one set alone: sets that
         # were decided together can no longer be, so each starts again by itself.
-        built: list[Construction] = []
+        built: list[FittedIdeal] = []
         for p in points:
-            built += construct([p], rule, settings, orthogonal=orthogonal, progress=progress)
+            built += construct([p], rule, orthogonal=orthogonal, progress=progress)
             if built[-1].interrupted:
                 raise KeyboardInterrupt from None  # there is nothing of the others
         return built
 
 
-def _finished(
-    n_variables: int,
-    ideal: PartialIdeal | SmallIdeal,
-    coefficients: Coefficients,
-    path: str,
-    log: OracleLog,
-    interrupted: bool = False,
-) -> Construction:
-    one = np.zeros((1, 0), dtype=np.int64)
-    order_ideal = TermSet.of_blocks(n_variables, [one, *ideal.accepted])
-    leading = TermSet.of_blocks(n_variables, [one[:0], *ideal.leading])
-    generators = PolynomialSet(order_ideal, leading, coefficients.tail, coefficients.lead)
-    value, degrees = coefficients.value, tuple(ideal.degrees)
-    steps = coefficients.steps
-    return Construction(order_ideal, generators, value, degrees, path, log, steps, interrupted)
-
-
 def grow(
     factor: GrowingFactor,
-    terms: Terms,
+    terms: InMemory | StreamTerms,
     rule: Rule,
-    settings: Settings,
     progress: Progress | None = None,
-) -> list[Construction]:
-    """Go degree by degree, all point sets of the factor in step."""
+) -> list[FittedIdeal]:
+    """Go degree by degree, all point sets of the factor in step; ``terms`` gives their values."""
     watch = progress_of(progress)
     n_variables, interrupted = terms.n_variables, False
     sets = [PartialIdeal(first_border(n_variables)) for _ in factor.counts]
     log = OracleLog()
     degree = 1
     while any(len(s.level) for s in sets):
-        if settings.max_degree is not None and degree > settings.max_degree:
+        if rule.max_degree is not None and degree > rule.max_degree:
             break
         known = list(factor.counts), [len(s.vanished) for s in sets]
         try:
-            _run_degree(factor, terms, sets, rule, settings, degree, log, watch)
+            _run_degree(factor, terms, sets, rule, degree, log, watch)
         except KeyboardInterrupt:
             if degree == 1 or not terms.lasting:
                 raise
             interrupted = True
             factor.truncate(known[0])
             for s, count in zip(sets, known[1], strict=True):
-                s.forget(degree, count)
+                del s.vanished[count:], s.leading[degree - 1 :], s.accepted[degree - 1 :]
+                s.degrees = [d for d in s.degrees if d.degree < degree]
             break
         degree += 1
     # Coefficients come last: those of the unit rule need most of the memory.
     if terms.lasting:
-        _settle(factor, sets, rule, settings)
+        _settle(factor, sets, rule)
     path = "orthogonal" if isinstance(factor, OrthogonalFactor) else "gram"
-    coefficients = [Coefficients.joined(s.settled, factor.counts[k]) for k, s in enumerate(sets)]
     return [
-        _finished(n_variables, s, c, path, log, interrupted)
-        for s, c in zip(sets, coefficients, strict=True)
+        Coefficients.joined(s.settled, count).fitted(
+            n_variables, s.accepted, s.leading, s.degrees, path, rule, log, interrupted
+        )
+        for s, count in zip(sets, factor.counts, strict=True)
     ]
 
 
-def _settle(
-    factor: GrowingFactor, sets: list[PartialIdeal], rule: Rule, settings: Settings
-) -> None:
+def _settle(factor: GrowingFactor, sets: list[PartialIdeal], rule: Rule) -> None:
     """Make coefficients of what vanished since the last call, and empty those lists."""
     gathered = [VanishingTerms.joined(s.vanished, factor.counts[k]) for k, s in enumerate(sets)]
     if rule.unit:
-        settled = unit_coefficients(factor, gathered, rule.psi, settings.memory_limit)
+        settled = unit_coefficients(factor, gathered, rule.psi, rule.memory_limit)
     else:
         settled = [
             Coefficients(g.table, torch.ones_like(g.value), g.value, g.steps) for g in gathered
@@ -210,10 +144,9 @@ def _settle(
 
 def _run_degree(
     factor: GrowingFactor,
-    terms: Terms,
+    terms: InMemory | StreamTerms,
     sets: list[PartialIdeal],
     rule: Rule,
-    settings: Settings,
     degree: int,
     log: OracleLog,
     watch: Progress,
@@ -230,67 +163,75 @@ def _run_degree(
         stop = min(longest, start + terms.width(factor))
         values, valid = terms.values(factor, sets, slice(start, stop))
         before = list(factor.counts)  # decide() grows the factor; an undo goes back to here
-        block = factor.decide(values, valid, settings.panel)
+        block = factor.decide(values, valid, rule.panel)
         # only now, because the norms are known here; nothing that was decided is kept
         if not bool(torch.isfinite(block.square).all()):
             raise ValueError(
-                f"terms of degree {degree} overflow on these points in {settings.precision}. "
+                f"terms of degree {degree} overflow on these points in {rule.precision}. "
                 "Rescale the points to [-1, 1]."
             )
-        outcome = block_outcome(factor, block, valid, before, rule, log)
-        if outcome.refused is not None:  # the l1 ball binds: redo from the refused term on
-            stop = start + outcome.refused + 1
+        found, accepted, refused = block_outcome(factor, block, valid, before, rule, log)
+        if refused is not None:  # the l1 ball binds: redo from the refused term on
+            stop = start + refused + 1
         for k, s in enumerate(sets):
-            s.vanished.append(outcome.vanished[k])
-            vanished[k].append(start + outcome.vanished[k].position)
-            kept[k].append(start + outcome.accepted[k])
+            s.vanished.append(found[k])
+            vanished[k].append(start + found[k].position)
+            kept[k].append(start + accepted[k])
         terms.accept(sets, [places[-1] for places in kept])
         if not terms.lasting:
-            _settle(factor, sets, rule, settings)
+            _settle(factor, sets, rule)
         watch.advance(stop - start)
         start = stop
     seconds = time.perf_counter() - begin
     for k, s in enumerate(sets):
         rows = s.level.rows[np.concatenate(vanished[k])]
-        accepted = s.level.take(np.concatenate(kept[k]))
+        joined = s.level.take(np.concatenate(kept[k]))
         s.leading.append(rows)
-        s.accepted.append(accepted.rows)
+        s.accepted.append(joined.rows)
         if len(s.level):
-            counts = (len(s.level), len(accepted), len(rows))
+            counts = (len(s.level), len(joined), len(rows))
             s.degrees.append(DegreeReport(degree, *counts, seconds))
-        s.offset = factor.counts[k] - len(accepted)
-        s.level = accepted
-        if len(accepted):
-            s.level = next_border(accepted, terms.n_variables, settings.border)
+        s.offset = factor.counts[k] - len(joined)
+        s.level = next_border(joined, terms.n_variables, rule.border) if len(joined) else joined
 
 
 class InMemory:
-    """Values of terms at points in memory: variables (K, n, m), padded with zeros."""
+    """Values of terms at points in memory: variables (K, n, m) and constant (K, m), padded by 0."""
 
-    lasting = True
+    lasting = True  # what a block found still holds in the factor of later blocks
 
-    def __init__(self, columns: Tensor, settings: Settings) -> None:
-        self.columns, self.settings = columns, settings
-        self.n_variables = columns.shape[1]
+    def __init__(self, points: list[Tensor], rule: Rule) -> None:
+        self.rule, self.n_variables = rule, points[0].shape[1]
+        shape = len(points), self.n_variables, max(map(len, points))
+        columns = points[0].new_zeros(shape, dtype=STORAGE[rule.precision])
+        self.columns, self.constant = columns, torch.zeros_like(columns[:, 0])
+        for k, p in enumerate(points):
+            columns[k, :, : len(p)] = p.mT
+            # With this in the constant, every product of a term with a variable has it, too: inner
+            # products of rows are means over the points, and padding adds nothing to them.
+            self.constant[k, : len(p)] = len(p) ** -0.5
         # memory that blocks share: allocating it anew costs more than filling it
         self.scratch = columns.new_empty(0), columns.new_empty(0)
 
     def accept(self, sets: list[PartialIdeal], accepted: list[Index]) -> None:
-        pass
+        """Hear which candidates of every set, by their places in its level, have joined O."""
 
     def width(self, factor: GrowingFactor) -> int:
         """Count candidates whose values, coordinates and coefficients fit the limit."""
         n_sets, _, m = self.columns.shape
         copies = 3 if isinstance(factor, GramFactor) else 6  # residuals are vectors over the points
         # the coordinates grow with the terms that this block may accept
-        coordinates = 6 * (factor.size + self.settings.panel)
+        coordinates = 6 * (factor.size + self.rule.panel)
         per_candidate = n_sets * 8 * (copies * m + coordinates)
-        return rows_within(self.settings.memory_limit, per_candidate, at_least=8)
+        return rows_within(self.rule.memory_limit, per_candidate, at_least=8)
 
     def values(
         self, factor: GrowingFactor, sets: list[PartialIdeal], which: slice
     ) -> tuple[Tensor, Tensor]:
-        """Return values (K, b, m), which the next block overwrites, and which exist."""
+        """Return values (K, b, m) of the candidates ``which``, and which of them exist (K, b).
+
+        The next block overwrites them.
+        """
         n_sets, capacity, m = factor.rows.shape
         parent = np.zeros((n_sets, which.stop - which.start), dtype=np.int64)
         variable = np.zeros_like(parent)
@@ -312,16 +253,3 @@ class InMemory:
         if not valid.all():  # sets with a shorter border are padded by columns of zeros
             values *= exists[:, :, None]
         return values, exists
-
-
-def _stack(points: list[Tensor], dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Stack variables (K, n, m) and the constant over sqrt(m_k) (K, m), padded with zeros."""
-    longest = max(len(p) for p in points)
-    columns = points[0].new_zeros(len(points), points[0].shape[1], longest, dtype=dtype)
-    constant = points[0].new_zeros(len(points), longest, dtype=dtype)
-    for k, p in enumerate(points):
-        columns[k, :, : len(p)] = p.mT
-        # With this in the constant, every product of a term with a variable has it, too: inner
-        # products of rows are means over the points, and padding adds nothing to them.
-        constant[k, : len(p)] = len(p) ** -0.5
-    return columns, constant

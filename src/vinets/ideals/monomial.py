@@ -15,44 +15,37 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from vinets.algebra.borders import BORDERS
-from vinets.algebra.terms import Index, TermSet, locate_rows
+from vinets.algebra.moments import MomentFactor, TriangleFactor
+from vinets.algebra.polynomials import PolynomialSet
+from vinets.algebra.terms import BORDERS, Index, TermSet, locate_rows
 from vinets.core.checks import one_of, parameter_error
 from vinets.core.progress import Progress
-from vinets.ideals.base import FittedIdeal, VanishingIdeal, largest, verified, warn_if_wide
-from vinets.ideals.construct import STORAGE, Construction, construct
-from vinets.ideals.report import FitReport
-from vinets.ideals.rule import Rule, Settings
+from vinets.ideals.base import VanishingIdeal, largest, verified, warn_if_wide
+from vinets.ideals.construct import STORAGE, construct, grow
+from vinets.ideals.fit import FittedIdeal, Rule
 from vinets.ideals.stream import (
     MomentsTooCoarse,
     Stream,
+    StreamTerms,
     by_size,
-    construct_stream,
     correlation_order,
-    mean_squares,
+    stream_squares,
 )
 
 STREAM_MEMORY = 512 << 20  # bytes
 VARIABLE_ORDERS = ("ascending", "descending", "pearson")
 
 
-def default_memory(device: torch.device) -> int:
-    """Return the working memory for a block: what caches hold on a CPU, what fills a GPU."""
-    return 4 << 30 if device.type == "cuda" else 16 << 20
-
-
 class MonomialIdeal(VanishingIdeal):
     """Vanishing ideals built term by term: base of :class:`ABM` and :class:`OAVI`."""
 
-    psi: float
-    max_degree: int | None
     border: str
     variable_order: str
     precision: str
     memory_limit: int | None
 
     @abstractmethod
-    def _rule(self) -> Rule:
+    def _rule(self, **settings: Any) -> Rule:
         """Return the rule that the parameters ask for; raise for those outside their domain."""
 
     @property
@@ -79,16 +72,13 @@ class MonomialIdeal(VanishingIdeal):
         one_of(owner, "precision", self.precision, tuple(STORAGE))
 
     def _store(self, fitted: FittedIdeal, **facts: Any) -> None:
-        super()._store(fitted, **facts)
         assert fitted.order_ideal is not None
         self._order_ideal = fitted.order_ideal
+        closed = self.border == "groebner" or _is_closed(fitted.order_ideal)
+        super()._store(fitted, closed_under_division=closed, **facts)
 
     def fit_stream(
-        self,
-        source: Any,
-        *,
-        n_points: int | None = None,
-        progress: Progress | str | None = None,
+        self, source: Any, *, n_points: int | None = None, progress: Progress | str | None = None
     ) -> Self:
         """Find the generators on points that come in batches and never lie in memory at once.
 
@@ -139,34 +129,39 @@ class MonomialIdeal(VanishingIdeal):
         begin = time.perf_counter()
         stream = Stream(source, n_points=n_points, progress=progress)
         n, device = stream.peek()
-        rule, settings = self._rule(), self._settings(STREAM_MEMORY)
+        rule = self._rule_within(STREAM_MEMORY)
         order = None
         if self.variable_order == "pearson":
             order = correlation_order(stream)
         elif self.variable_order == "descending":
             order = np.arange(n)[::-1].copy()
-        build = partial(construct_stream, stream, order, rule, settings, device)
-        coarse = partial(needs_orthogonal, psi=rule.psi, settings=settings)
-        orthogonal = coarse(1.0)
+
+        def build(orthogonal: bool) -> tuple[FittedIdeal, float]:
+            kind: type[MomentFactor | TriangleFactor]
+            kind = TriangleFactor if orthogonal else MomentFactor
+            factor = kind(psi=rule.psi, unit=rule.unit, device=device)
+            coarse = None if orthogonal else partial(needs_orthogonal, rule=rule)
+            terms = StreamTerms(stream, order, rule, coarse)
+            return grow(factor, terms, rule)[0], terms.top
+
         try:
-            built, top = build(orthogonal=orthogonal, coarse=None if orthogonal else coarse)
-        except (
-            MomentsTooCoarse
-        ):  # the size of the points, which is known only now, asks for the other path
-            built, top = build(orthogonal=True)
+            built, top = build(needs_orthogonal(1.0, rule))
+        except MomentsTooCoarse:  # the size of the points, known only now, asks for the other path
+            built, top = build(True)
         warn_if_wide(self, top, stacklevel=3)
         assert stream.n_points is not None
-        fitted = _describe(built, order, stream.n_points, device, settings)
-        squares = partial(mean_squares, stream, fitted.generators, device)
-        fitted = verified(fitted, squares, top, rule.psi, stacklevel=3)
+        fitted = _in_own_order(built, order)
+        measure = partial(stream_squares, stream, fitted.generators, device)
+        fitted = verified(fitted, measure, stream.n_points, top, rule.psi, stacklevel=3)
         seconds = time.perf_counter() - begin
-        self.n_features_in_ = n
-        self._store(fitted, seconds=seconds, passes=stream.passes)
+        facts = {"n_points": stream.n_points, "device": str(device), "passes": stream.passes}
+        self._store(fitted, seconds=seconds, **facts)
         self._warn_if_empty()
         return self
 
-    def _settings(self, memory: int) -> Settings:
-        return Settings(
+    def _rule_within(self, memory: int) -> Rule:
+        """Return the rule with the settings of a construction."""
+        return self._rule(
             max_degree=self.max_degree,
             border=self.border,
             precision=self.precision,
@@ -176,25 +171,21 @@ class MonomialIdeal(VanishingIdeal):
     def _fit_sets(
         self, points: list[Tensor], progress: Progress | None = None
     ) -> list[FittedIdeal]:
-        rule = self._rule()
-        settings = self._settings(default_memory(points[0].device))
+        # what fills a GPU, what the caches of a CPU hold
+        rule = self._rule_within(4 << 30 if points[0].is_cuda else 16 << 20)
         orders = [_variable_order(p, self.variable_order) for p in points]
         # the construction knows one order only: variables are permuted, and renamed in the result
         permuted = [
             p if o is None else p[:, torch.as_tensor(o, device=p.device)]
             for p, o in zip(points, orders, strict=True)
         ]
-        top = max(map(largest, points))
-        orthogonal = needs_orthogonal(top, rule.psi, settings)
-        built = construct(permuted, rule, settings, orthogonal=orthogonal, progress=progress)
-        return [
-            _describe(c, o, len(p), p.device, settings)
-            for c, o, p in zip(built, orders, points, strict=True)
-        ]
+        orthogonal = needs_orthogonal(max(map(largest, points)), rule)
+        built = construct(permuted, rule, orthogonal=orthogonal, progress=progress)
+        return [_in_own_order(ideal, order) for ideal, order in zip(built, orders, strict=True)]
 
 
-def needs_orthogonal(top: float, psi: float, settings: Settings) -> bool:
-    r"""Tell whether the Gram matrix is too coarse for this tolerance, on points up to ``top``.
+def needs_orthogonal(top: float, rule: Rule) -> bool:
+    r"""Tell whether the Gram matrix is too coarse for the tolerance, on points up to ``top``.
 
     Forming it loses :math:`\epsilon` relative to the largest mean square of a term, and
     coefficients amplify that; :math:`64\sqrt\epsilon` of the largest possible mean square leaves
@@ -203,40 +194,22 @@ def needs_orthogonal(top: float, psi: float, settings: Settings) -> bool:
     be told from them by rounding alone.
     """
     # top to twice the degree, by its logarithm lest it overflow; few fits go beyond degree 8
-    exponent = 2 * min(settings.max_degree or 8, 8)
+    exponent = 2 * min(rule.max_degree or 8, 8)
     largest = math.exp(min(700.0, exponent * math.log(max(1.0, top))))
-    if settings.precision in ("float16", "bfloat16"):
-        return psi < 64 * torch.finfo(torch.float32).eps * largest
-    return psi < 64 * torch.finfo(STORAGE[settings.precision]).eps ** 0.5 * largest
+    if rule.precision in ("float16", "bfloat16"):
+        return rule.psi < 64 * torch.finfo(torch.float32).eps * largest
+    return rule.psi < 64 * torch.finfo(STORAGE[rule.precision]).eps ** 0.5 * largest
 
 
-def _describe(
-    built: Construction,
-    order: Index | None,
-    n_points: int,
-    device: torch.device,
-    settings: Settings,
-) -> FittedIdeal:
-    order_ideal, generators, log = built.order_ideal, built.generators, built.oracle
-    if order is not None:
-        order_ideal = _rename(order_ideal, order)
-        leading = _rename(generators.leading, order)
-        generators = replace(generators, terms=order_ideal, leading=leading)
-    report = FitReport(
-        seconds=0.0,  # the caller measures those of the whole batch
-        n_points=n_points,
-        n_variables=order_ideal.n_variables,
-        n_terms=len(order_ideal),
-        n_generators=len(generators),
-        degrees=built.degrees,
-        path=built.path,
-        device=str(device),
-        precision=settings.precision,
-        closed_under_division=settings.border == "groebner" or _is_closed(order_ideal),
-        oracle=vars(log) | {"status": dict(log.status)} if log.rows else {},
-        interrupted=built.interrupted,
-    )
-    return FittedIdeal(generators, built.values, report, order_ideal, built.steps)
+def _in_own_order(ideal: FittedIdeal, order: Index | None) -> FittedIdeal:
+    """Name terms by the caller's variables; those of the construction are these in ``order``."""
+    if order is None:
+        return ideal
+    assert isinstance(ideal.generators, PolynomialSet)
+    terms = _rename(ideal.generators.terms, order)
+    leading = _rename(ideal.generators.leading, order)
+    generators = replace(ideal.generators, terms=terms, leading=leading)
+    return replace(ideal, generators=generators, order_ideal=terms)
 
 
 def _variable_order(points: Tensor, kind: str) -> Index | None:

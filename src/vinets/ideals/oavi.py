@@ -12,10 +12,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from vinets.algebra.polynomials import PolynomialSet
 from vinets.core.checks import bounded_float, one_of, parameter_error
-from vinets.ideals.abm import check_psi
-from vinets.ideals.base import FittedIdeal
+from vinets.ideals.fit import FittedIdeal, Rule
 from vinets.ideals.monomial import MonomialIdeal
-from vinets.ideals.rule import Rule
 from vinets.oracles import ORACLES
 
 STARTS = ("least-squares", "vertex", "zero")
@@ -108,19 +106,11 @@ class OAVI(MonomialIdeal):
         precision: str = "float64",
         memory_limit: int | None = None,
     ) -> None:
-        self.psi = psi
-        self.oracle = oracle
-        self.tau = tau
-        self.start = start
-        self.stop = stop
-        self.tol = tol
-        self.max_degree = max_degree
-        self.border = border
-        self.variable_order = variable_order
-        self.n_samples = n_samples
-        self.random_state = random_state
-        self.precision = precision
-        self.memory_limit = memory_limit
+        self.psi, self.oracle, self.tau = psi, oracle, tau
+        self.start, self.stop, self.tol = start, stop, tol
+        self.max_degree, self.border, self.variable_order = max_degree, border, variable_order
+        self.n_samples, self.random_state = n_samples, random_state
+        self.precision, self.memory_limit = precision, memory_limit
 
     @property
     def nonzeros_(self) -> NDArray[np.int64]:
@@ -134,8 +124,8 @@ class OAVI(MonomialIdeal):
         nonzeros = int(torch.count_nonzero(fitted.generators.tail))
         super()._store(fitted, steps=int(self.steps_.sum()), nonzeros=nonzeros, **facts)
 
-    def _rule(self) -> Rule:
-        psi = check_psi("OAVI", self.psi)
+    def _rule(self, **settings: Any) -> Rule:
+        psi = float(self.psi)
         oracle = one_of("OAVI", "oracle", self.oracle, (*ORACLES, "exact"))
         start = one_of("OAVI", "start", self.start, STARTS)
         stop = one_of("OAVI", "stop", self.stop, STOPS)
@@ -144,7 +134,7 @@ class OAVI(MonomialIdeal):
             if start != "least-squares":
                 remedy = "Without a ball there is nowhere else to start: give a finite tau."
                 raise parameter_error("OAVI", "start", "'least-squares'", start, remedy)
-            return Rule(psi, unit=False)
+            return Rule(psi, unit=False, **settings)
         remedy = "It bounds the l1 norm of the coefficients, the leading 1 included, or is inf."
         tau = bounded_float("OAVI", "tau", self.tau, 2.0, math.inf, remedy=remedy)
-        return Rule(psi, False, tau - 1, oracle, start, stop, tol)
+        return Rule(psi, False, tau - 1, oracle, start, stop, tol, **settings)

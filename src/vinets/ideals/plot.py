@@ -8,21 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import permutations
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from vinets.algebra.compositions import CompositionSet
-from vinets.algebra.polynomials import PolynomialSet
+from vinets.algebra.polynomial import Polynomials
+from vinets.core.checks import parameter_error
 from vinets.ideals.classwise import ClassIdeals
 from vinets.report.figures import INK, color_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-
-Polynomials: TypeAlias = PolynomialSet | CompositionSet
 
 WINDOW = (-1.2, 1.2)
 LIGHT = np.array([0.36, -0.48, 0.8])  # from above, of length 1
@@ -227,11 +224,9 @@ def _matrix(means: ArrayLike, shape: tuple[int, int], meaning: str) -> NDArray[n
 def _positions(polynomials: Polynomials, n: int, index: int | Sequence[int] | None) -> list[int]:
     """Return positions, from 0 on, of the chosen polynomials, which must be in ``n`` variables."""
     if polynomials.n_variables != n:
-        raise ValueError(
-            f"The polynomials must be in {n} variables to be drawn this way. Got "
-            f"{polynomials.n_variables} variables instead. Project the points on {n} coordinates "
-            "and fit again."
-        )
+        remedy = f"Project the points on {n} coordinates and fit again."
+        accepted, got = f"in {n} variables to be drawn this way", polynomials.n_variables
+        raise parameter_error("plot", "polynomials", accepted, got, remedy)
     count = len(polynomials)
     chosen = range(count) if index is None else np.atleast_1d(index).tolist()
     for j in chosen:

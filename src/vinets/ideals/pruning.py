@@ -22,7 +22,7 @@ from joblib import Parallel, delayed, effective_n_jobs
 from numpy.typing import NDArray
 from torch import Tensor
 
-from vinets.algebra.compositions import CompositionSet
+from vinets.algebra.polynomial import Polynomials
 from vinets.algebra.polynomials import PolynomialSet
 from vinets.core.checks import one_of, parameter_error
 from vinets.ideals.base import VanishingIdeal
@@ -36,43 +36,21 @@ MIN_OWN_VALUE = 1e-6  # a smaller value of a generator on its class is rounding,
 
 @dataclass(frozen=True, eq=False)
 class PruningScores:
-    """Scores of all generators.
+    """Scores of all generators, class by class."""
 
-    Parameters
-    ----------
-    kind : {"separation", "normalized"}
-        The paper's score, or the same divided by the generator's own value.
-    values : tuple of ndarray
-        ``values[k]`` are the scores of the generators of class ``k``.
-    means : tuple of ndarray
-        ``means[k]`` has shape (K, |G_k|): mean absolute values on the points of every class.
-    """
-
-    kind: str
+    kind: str  # one of SCORES: the paper's, or the same divided by the generator's own value
     values: tuple[NDArray[np.float64], ...]
-    means: tuple[NDArray[np.float64], ...]
+    means: tuple[NDArray[np.float64], ...]  # (K, |G_k|) mean absolute values on every class
 
 
 @dataclass(frozen=True, eq=False)
 class PrunedIdeals:
-    """The generators that were kept, class by class.
+    """The generators that were kept, class by class."""
 
-    Parameters
-    ----------
-    classes : ndarray of shape (K,)
-        The labels.
-    polynomials : tuple of PolynomialSet
-        The kept generators of each class, in their old order: degrees stay sorted.
-    scores : tuple of ndarray
-        Their scores.
-    n_generators : int
-        How many there were before.
-    """
-
-    classes: NDArray[Any]
-    polynomials: tuple[PolynomialSet, ...]
+    classes: NDArray[Any]  # (K,) labels
+    polynomials: tuple[PolynomialSet, ...]  # in their old order: degrees stay sorted
     scores: tuple[NDArray[np.float64], ...]
-    n_generators: int
+    n_generators: int  # how many there were before
 
     def __len__(self) -> int:
         return sum(map(len, self.polynomials))
@@ -116,15 +94,8 @@ def _means(
 def score(ideals: ClassIdeals, Z: Tensor, y: Tensor, kind: str = "separation") -> PruningScores:
     """Score every generator on the points ``Z`` (m, n) with labels ``y`` (m,).
 
-    Parameters
-    ----------
-    ideals : ClassIdeals
-        Fitted ideals.
-    Z, y : Tensor
-        Points of all classes, best not those of the fit, and their labels.
-    kind : {"separation", "normalized"}, default="separation"
-        ``"separation"``: the smallest mean absolute value on another class. ``"normalized"``: that,
-        divided by the mean absolute value on the generator's own class.
+    The points are best not those of the fit. ``kind="separation"`` is the smallest mean absolute
+    value on another class, ``"normalized"`` that, divided by the one on the generator's own class.
     """
     one_of("score", "kind", kind, SCORES)
     means = [m.double().cpu().numpy() for m in mean_absolute_values(ideals, Z, y)]
@@ -138,16 +109,9 @@ def score(ideals: ClassIdeals, Z: Tensor, y: Tensor, kind: str = "separation") -
 
 
 def prune(ideals: ClassIdeals, scores: PruningScores, keep: float | int) -> PrunedIdeals:
-    """Keep the generators of the highest scores in every class.
+    """Keep the generators of the highest scores, from :func:`score`, in every class.
 
-    Parameters
-    ----------
-    ideals : ClassIdeals
-        Fitted ideals.
-    scores : PruningScores
-        From :func:`score`.
-    keep : float or int
-        A share in (0, 1] of each class's generators, or a number per class.
+    ``keep`` is a share in (0, 1] of each class's generators, or a number per class.
 
     Examples
     --------
@@ -177,8 +141,6 @@ def prune(ideals: ClassIdeals, scores: PruningScores, keep: float | int) -> Prun
     return PrunedIdeals(ideals.classes, tuple(polynomials), tuple(kept_scores), ideals.n_generators)
 
 
-def as_polynomials(generators: Any) -> PolynomialSet:
+def as_polynomials(generators: Polynomials) -> PolynomialSet:
     """Return generators over monomials, whatever the algorithm that found them."""
-    if isinstance(generators, CompositionSet):
-        return generators.expanded
-    return generators
+    return generators.expanded

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -20,14 +20,13 @@ from numpy.typing import NDArray
 from scipy.linalg.lapack import dsyevr, dtrtri, dtrtrs
 from torch import Tensor
 
-from vinets.algebra.borders import first_border, next_border
 from vinets.algebra.eigen import smallest_eigenvectors
 from vinets.algebra.gram import pivots_of
 from vinets.algebra.growing import widened
-from vinets.algebra.terms import Index
+from vinets.algebra.terms import Index, first_border, next_border
 from vinets.ideals.ball import OracleLog, run_oracle
-from vinets.ideals.report import DegreeReport
-from vinets.ideals.rule import Rule, Settings
+from vinets.ideals.coefficients import Coefficients
+from vinets.ideals.fit import DegreeReport, FittedIdeal, Rule
 from vinets.oracles import ORACLES, LeastSquaresBatch
 
 Array = NDArray[np.float64]
@@ -36,21 +35,6 @@ MAX_BORDER_TERMS = 1024
 MAX_ACCEPTED_TERMS = 128
 MAX_BORDER_NUMBERS = 1 << 18  # values of the terms of a border on all points
 MAX_DENSE_WORK = 1 << 17  # sum of the cubes of sizes that are decomposed one by one
-NOTHING = torch.zeros(0, dtype=torch.float64)
-
-
-@dataclass
-class SmallIdeal:
-    """Terms by degree, and coefficients of the generators over all accepted ones."""
-
-    accepted: list[Index] = field(default_factory=list)
-    leading: list[Index] = field(default_factory=list)
-    degrees: list[DegreeReport] = field(default_factory=list)
-    tail: Tensor = NOTHING[:, None]
-    lead: Tensor = NOTHING
-    value: Tensor = NOTHING
-    steps: Tensor = NOTHING.long()
-    log: OracleLog = field(default_factory=OracleLog)
 
 
 @dataclass
@@ -81,7 +65,7 @@ class _BorderedSystems:
     prefix: Index  # (g,)
 
 
-def construct_small(points: Tensor, rule: Rule, settings: Settings) -> SmallIdeal | None:
+def construct_small(points: Tensor, rule: Rule) -> FittedIdeal | None:
     """Fit ``points`` (m, n) on a CPU; None if they are not small, or the l1 ball binds."""
     m, n = points.shape
     if not _fits(n, m):
@@ -89,7 +73,10 @@ def construct_small(points: Tensor, rule: Rule, settings: Settings) -> SmallIdea
     columns = np.ascontiguousarray(points.numpy().T)
     shift, threshold = (rule.psi, 0.0) if rule.unit else (0.0, rule.psi)
     terms, lower = np.full((1, m), m**-0.5), np.full((1, 1), (1.0 - shift) ** 0.5)
-    ideal, level, below, degree = SmallIdeal(), first_border(n), 0, 1
+    level, below, degree = first_border(n), 0, 1
+    accepted: list[Index] = []
+    leading: list[Index] = []
+    degrees: list[DegreeReport] = []
     borders: list[_Border] = []
     while len(level):
         begin, o = time.perf_counter(), len(terms)
@@ -97,46 +84,44 @@ def construct_small(points: Tensor, rule: Rule, settings: Settings) -> SmallIdea
             return None
         values = terms.take(below + level.parent, 0)
         values *= columns.take(level.variable, 0)
-        decided = _decide(terms, lower, values, shift, threshold, settings.panel)
+        decided = _decide(terms, lower, values, shift, threshold, rule.panel)
         if not math.isfinite(decided.square.max()):
             return None  # the general construction gives the reason
         taken, rest = decided.taken, decided.rest
         if rest:
             borders.append(decided)
-        ideal.accepted.append(level.rows.take(taken, 0))
-        ideal.leading.append(level.rows.take(rest, 0))
+        accepted.append(level.rows.take(taken, 0))
+        leading.append(level.rows.take(rest, 0))
         seconds = time.perf_counter() - begin
-        ideal.degrees.append(DegreeReport(degree, len(level), len(taken), len(rest), seconds))
+        degrees.append(DegreeReport(degree, len(level), len(taken), len(rest), seconds))
         if not taken:
             break
         terms = np.concatenate([terms, values.take(taken, 0)])
         fresh = decided.coordinates.take(taken, 0)
         lower = np.concatenate([widened(lower, len(terms)), fresh])
-        if degree == settings.max_degree:
+        if degree == rule.max_degree:
             break
-        level = next_border(level.take(np.array(taken)), n, settings.border)
+        level = next_border(level.take(np.array(taken)), n, rule.border)
         below, degree = o, degree + 1
+    log, found = OracleLog(), None
     if not borders:
-        ideal.tail = torch.zeros(0, len(terms), dtype=torch.float64)
-        return ideal
-    vanished = _BorderedSystems(
-        terms,
-        lower,
-        np.concatenate([d.square.take(d.rest) for d in borders]),
-        np.concatenate([widened(d.coordinates.take(d.rest, 0), len(terms)) for d in borders]),
-        np.concatenate([d.prefix for d in borders]),
-    )
-    if not rule.unit:
-        return _leading(ideal, vanished, rule)
-    if len(vanished.prefix) * (len(terms) + 1) ** 3 > MAX_DENSE_WORK:
-        # the eigenvectors of the bordered Gram matrices, all of them through the factor
-        factor, coordinates, square, prefix = map(
-            torch.from_numpy, (lower, vanished.coordinates, vanished.square, vanished.prefix)
+        none = torch.zeros(0, dtype=torch.float64)
+        found = Coefficients(none.new_zeros(0, len(terms)), none, none, none.long())
+    else:
+        vanished = _BorderedSystems(
+            terms,
+            lower,
+            np.concatenate([d.square.take(d.rest) for d in borders]),
+            np.concatenate([widened(d.coordinates.take(d.rest, 0), len(terms)) for d in borders]),
+            np.concatenate([d.prefix for d in borders]),
         )
-        found = smallest_eigenvectors(factor, coordinates, square, prefix, rule.psi)
-        ideal.tail, ideal.lead, ideal.value = found
-        return ideal
-    return _one_by_one(ideal, vanished, np.concatenate([d.values.take(d.rest, 0) for d in borders]))
+        if rule.unit:
+            found = _eigenvectors(vanished, borders, rule.psi)
+        else:
+            found = _leading(vanished, rule, log)
+    if found is None:
+        return None
+    return found.fitted(n, accepted, leading, degrees, "gram", rule, log)
 
 
 def _decide(
@@ -201,35 +186,31 @@ def _squares(rows: Array) -> Array:
     return total
 
 
-def _leading(ideal: SmallIdeal, v: _BorderedSystems, rule: Rule) -> SmallIdeal | None:
+def _leading(v: _BorderedSystems, rule: Rule, log: OracleLog) -> Coefficients | None:
     """Find coefficients by least squares or by the oracle; None if they leave the ball."""
-    ideal.lead = torch.ones(len(v.square), dtype=torch.float64)
-    ideal.steps = torch.zeros(len(v.square), dtype=torch.int64)
+    lead = torch.ones(len(v.square), dtype=torch.float64)
     quick = rule.start == "least-squares" and rule.stop == "vanishing"
     if rule.oracle != "exact" and quick and ORACLES[rule.oracle].sparse:
         # Few coefficients, most of which are found without least squares.
         solution = run_oracle(_problem(v, rule.radius), None, rule)
         if not bool((solution.value <= rule.psi).all()):
             return None  # the ball binds, or rounding is too large
-        ideal.tail, ideal.value = solution.coefficients, solution.value.clamp(min=0)
-        ideal.steps = solution.steps
-        ideal.log.add(solution, len(v.square))
-        return ideal
-    tail = v.coordinates @ -dtrtri(v.lower, lower=1)[0]
-    if np.abs(tail).sum(1).max() > rule.radius:
+        log.add(solution, len(v.square))
+        value = solution.value.clamp(min=0)
+        return Coefficients(solution.coefficients, lead, value, solution.steps)
+    table = v.coordinates @ -dtrtri(v.lower, lower=1)[0]
+    if np.abs(table).sum(1).max() > rule.radius:
         return None
-    value = v.square - _squares(v.coordinates)
-    ideal.tail = torch.from_numpy(tail)
-    ideal.value = torch.from_numpy(np.maximum(value, 0.0))
+    tail = torch.from_numpy(table)
+    value = torch.from_numpy(np.maximum(v.square - _squares(v.coordinates), 0.0))
     if rule.oracle == "exact":
-        return ideal
-    solution = run_oracle(_problem(v, rule.radius), ideal.tail, rule)
+        return Coefficients(tail, lead, value, torch.zeros(len(lead), dtype=torch.int64))
+    solution = run_oracle(_problem(v, rule.radius), tail, rule)
     keep = solution.value <= rule.psi
-    ideal.tail[keep] = solution.coefficients[keep]
-    ideal.value[keep] = solution.value[keep].clamp(min=0)
-    ideal.steps = solution.steps
-    ideal.log.add(solution, int(keep.sum()))
-    return ideal
+    tail[keep] = solution.coefficients[keep]
+    value[keep] = solution.value[keep].clamp(min=0)
+    log.add(solution, int(keep.sum()))
+    return Coefficients(tail, lead, value, solution.steps)
 
 
 def _problem(v: _BorderedSystems, radius: float) -> LeastSquaresBatch:
@@ -245,9 +226,17 @@ def _problem(v: _BorderedSystems, radius: float) -> LeastSquaresBatch:
     )
 
 
-def _one_by_one(ideal: SmallIdeal, v: _BorderedSystems, own: Array) -> SmallIdeal | None:
-    """Find the eigenvectors one by one, ``own`` (g, m) their values; None if LAPACK fails."""
+def _eigenvectors(v: _BorderedSystems, borders: list[_Border], psi: float) -> Coefficients | None:
+    """Find the eigenvectors of the bordered Gram matrices; None if LAPACK fails."""
     g, o = v.coordinates.shape
+    steps = np.zeros(g, dtype=np.int64)
+    if g * (o + 1) ** 3 > MAX_DENSE_WORK:  # all of them through the factor
+        factor, coordinates, square, prefix = map(
+            torch.from_numpy, (v.lower, v.coordinates, v.square, v.prefix)
+        )
+        found = smallest_eigenvectors(factor, coordinates, square, prefix, psi)
+        return Coefficients(*found, torch.from_numpy(steps))
+    own = np.concatenate([d.values.take(d.rest, 0) for d in borders])
     rows = np.concatenate([v.terms, own])
     gram = rows @ rows.T
     tail, lead = np.zeros((g, o)), np.empty(g)
@@ -263,5 +252,4 @@ def _one_by_one(ideal: SmallIdeal, v: _BorderedSystems, own: Array) -> SmallIdea
         tail[j, :k], lead[j] = vector[:k], vector[k]
     # on the points, where a small value is no difference of large ones
     value = _squares(tail @ v.terms + lead[:, None] * own)
-    ideal.tail, ideal.lead, ideal.value = map(torch.from_numpy, (tail, lead, value))
-    return ideal
+    return Coefficients(*map(torch.from_numpy, (tail, lead, value, steps)))

@@ -17,23 +17,21 @@ from sklearn.preprocessing import MinMaxScaler
 from torch import Tensor
 
 from vinets.algebra.growing import GrowingFactor
-from vinets.algebra.moments import MomentFactor, Moments, Triangle, TriangleFactor
+from vinets.algebra.moments import MomentFactor, TriangleFactor
+from vinets.algebra.polynomial import Polynomials
 from vinets.algebra.terms import Index
-from vinets.core.checks import optional_positive_int, rows_within
+from vinets.core.checks import optional_positive_int, parameter_error, rows_within
 from vinets.core.progress import Progress, progress_of
-from vinets.ideals.base import Generators, squares
-from vinets.ideals.construct import STORAGE, Construction, PartialIdeal, grow
-from vinets.ideals.rule import Rule, Settings
+from vinets.ideals.base import squares
+from vinets.ideals.construct import STORAGE, PartialIdeal
+from vinets.ideals.fit import Rule
 
 READ_BYTES = 32 << 20  # bytes of an array that are read at a time
 TERM_BYTES = 8 << 20  # bytes of evaluated terms at a time: what the caches of a CPU hold
 NO_POINTS = "the source gave no points. Pass at least one batch (b, n)."
-ACCEPTED = (
-    "a two-dimensional array, which may be mapped from a file, a LatentStore, a list of batches "
-    "(b, n), or a function that starts a new pass over batches"
-)
 
 Change: TypeAlias = Callable[[Tensor], Tensor]
+Coarse: TypeAlias = Callable[[float], bool]
 
 
 class Stream:
@@ -70,12 +68,12 @@ class Stream:
         progress: Progress | str | None = None,
         change: Change | None = None,
     ) -> None:
+        earlier: tuple[Change, ...] = ()
         if isinstance(source, Stream):
-            change = _after(source.change, change)
-            n_points = n_points or source.n_points
+            earlier, n_points = source.changes, n_points or source.n_points
             source = source.source
+        self.changes: tuple[Change, ...] = earlier if change is None else (*earlier, change)
         self.source: Any = source
-        self.change: Change | None = change
         self.start, known = _starter(source)
         self.n_points: int | None = optional_positive_int("Stream", "n_points", n_points) or known
         self.progress = progress_of(progress)
@@ -122,30 +120,20 @@ class Stream:
             batch = torch.from_numpy(np.require(batch, requirements="W"))
         points = batch.detach()
         if points.ndim != 2 or points.shape[1] == 0 or points.is_complex():
-            raise ValueError(
-                f"batches must be real and have shape (b, n). Got {points.dtype} "
-                f"{tuple(points.shape)} instead."
-            )
+            got = points.dtype, tuple(points.shape)
+            raise parameter_error("Stream", "source", "batches of real numbers, shape (b, n)", got)
         if self.n_variables not in (None, points.shape[1]):
-            raise ValueError(
-                f"batches must have the same number of columns. Got {points.shape[1]} after "
-                f"{self.n_variables}."
-            )
+            accepted = f"batches of the same number of columns, {self.n_variables}"
+            raise parameter_error("Stream", "source", accepted, points.shape[1])
         self.n_variables = points.shape[1]
         if not points.is_floating_point():
             points = points.double()
-        if self.change is not None:
-            points = self.change(points)
+        for change in self.changes:
+            points = change(points)
         # one number tells of all: a sum of finite numbers that overflows is looked at again
         if not bool(torch.isfinite(points.sum())) and not bool(torch.isfinite(points).all()):
             raise ValueError("a batch contains NaN or infinity. Drop or impute those rows.")
         return points
-
-
-def _after(first: Change | None, second: Change | None) -> Change | None:
-    if first is None or second is None:
-        return first or second
-    return lambda batch: second(first(batch))
 
 
 def _starter(source: Any) -> tuple[Callable[[], Iterable[Any]], int | None]:
@@ -171,7 +159,9 @@ def _starter(source: Any) -> tuple[Callable[[], Iterable[Any]], int | None]:
                 "pass. Pass a function that starts a new pass, such as lambda: batches()."
             )
         return lambda: source, None
-    raise ValueError(f"the source of a stream must be {ACCEPTED}. Got {type(source).__name__}.")
+    accepted = "a two-dimensional array, which may be mapped from a file, a LatentStore, a list of "
+    accepted += "batches (b, n), or a function that starts a new pass over batches"
+    raise parameter_error("Stream", "source", accepted, source)
 
 
 def scale_stream(
@@ -191,80 +181,48 @@ def scale_stream(
     for batch in stream.batches("ranges of the variables"):
         scaler.partial_fit(batch.double().cpu().numpy())
     factor, shift = torch.from_numpy(scaler.scale_), torch.from_numpy(scaler.min_)
-    return (
-        Stream(
-            stream,
-            change=lambda x: x.double() * factor.to(x.device) + shift.to(x.device),
-            progress=progress,
-        ),
-        scaler,
-    )
+
+    def change(points: Tensor) -> Tensor:
+        return points.double() * factor.to(points.device) + shift.to(points.device)
+
+    return Stream(stream, change=change, progress=progress), scaler
 
 
 class MomentsTooCoarse(Exception):
     """Moments are too coarse for points as large as these."""
 
 
-def construct_stream(
-    stream: Stream,
-    order: Index | None,
-    rule: Rule,
-    settings: Settings,
-    device: torch.device,
-    *,
-    orthogonal: bool,
-    coarse: Callable[[float], bool] | None = None,
-) -> tuple[Construction, float]:
-    """Return the order ideal and generators of all points, and their largest absolute value.
+class StreamTerms:
+    """Values of terms by passes over a stream: what the construction asks for.
 
     ``order`` permutes the variables. The first pass ends in :class:`MomentsTooCoarse` if ``coarse``
-    is true of the largest absolute value.
+    is true of the largest absolute value; it is None where a triangle takes the place of moments.
     """
-    factor: MomentFactor | TriangleFactor
-    if orthogonal:
-        factor = TriangleFactor(psi=rule.psi, unit=rule.unit, device=device)
-    elif rule.unit:
-        factor = MomentFactor(shift=rule.psi, threshold=0.0, device=device)
-    else:
-        factor = MomentFactor(shift=0.0, threshold=rule.psi, device=device)
-    terms = StreamTerms(stream, order, settings, coarse, lasting=not orthogonal)
-    built = grow(factor, terms, rule, settings)[0]
-    return built, terms.top
-
-
-class StreamTerms:
-    """Values of terms by passes over a stream: what :func:`grow` asks for."""
 
     def __init__(
-        self,
-        stream: Stream,
-        order: Index | None,
-        settings: Settings,
-        coarse: Callable[[float], bool] | None,
-        *,
-        lasting: bool,
+        self, stream: Stream, order: Index | None, rule: Rule, coarse: Coarse | None
     ) -> None:
         assert stream.n_variables is not None
-        self.stream, self.order, self.settings, self.coarse = stream, order, settings, coarse
+        self.stream, self.order, self.rule, self.coarse = stream, order, rule, coarse
         self.n_variables = stream.n_variables
-        self.lasting = lasting  # a new triangle makes a new factor, though of the same terms
-        self.top = 0.0
+        # a new triangle makes a new factor, though of the same terms
+        self.lasting = coarse is not None
+        self.top = 0.0  # largest absolute value of a point, after the first pass
         self.parents: list[Index] = []  # parents of the accepted terms, run by run
         self.variables: list[Index] = []
-        self.count = 1  # accepted terms, the constant among them
         self.level: object = None  # level of the last pass, and what is held of it
         self.held = slice(0, 0)
         self.rows = torch.empty(0)
 
     def accept(self, sets: list[PartialIdeal], accepted: list[Index]) -> None:
+        """Remember how to evaluate the candidates that have joined O."""
         level, at = sets[0].level, accepted[0]
         self.parents.append(level.parent[at] + sets[0].offset)
         self.variables.append(level.variable[at])
-        self.count += len(at)
 
     def width(self, factor: GrowingFactor) -> int:
         """Count the candidates that a matrix of moments within the limit has room for."""
-        room = int((self.settings.memory_limit / (3 * 8)) ** 0.5)
+        room = int((self.rule.memory_limit / (3 * 8)) ** 0.5)
         return max(64, room - factor.size)
 
     def values(
@@ -280,21 +238,23 @@ class StreamTerms:
         return rows[None], exists
 
     def _pass(self, factor: GrowingFactor, found: PartialIdeal, which: slice) -> None:
-        level, o = found.level, self.count
+        assert isinstance(factor, MomentFactor | TriangleFactor)
+        level, o = found.level, factor.counts[0]
         device = factor.lower.device
         count = o + which.stop - which.start
         parents = [*self.parents, level.parent[which] + found.offset]
         variables = [*self.variables, level.variable[which]]
-        kept: Moments | Triangle
-        if isinstance(factor, TriangleFactor):
-            kept = Triangle(count, device)
-            # terms outside of the factor stand behind the others
-            order = torch.cat([factor.order(), torch.arange(o, count, device=device)])
-        else:
-            kept, order = Moments(count, o, device), None
-        evaluate = TermEvaluator(parents, variables, STORAGE[self.settings.precision], device)
+        # run by run: parents stand in an earlier one; the term 1 comes first
+        runs = [
+            (torch.from_numpy(p).to(device), torch.from_numpy(v).to(device))
+            for p, v in zip(parents, variables, strict=True)
+            if len(p)
+        ]
+        memory = torch.empty(0, dtype=STORAGE[self.rule.precision], device=device)
+        factor.begin(count)
         # a triangle is made anew with every chunk, which should outweigh it
-        rows = rows_within(TERM_BYTES, 8 * count, at_least=256 if order is None else 4 * count)
+        least = 4 * count if isinstance(factor, TriangleFactor) else 256
+        rows = rows_within(TERM_BYTES, 8 * count, at_least=least)
         degree = level.rows.shape[1]
         first = self.top == 0.0
         for points in self.stream.chunks(f"degree {degree}, {count - o} terms", rows):
@@ -303,55 +263,22 @@ class StreamTerms:
             here = points.to(device)
             if self.order is not None:
                 here = here[:, torch.as_tensor(self.order, device=device)]
-            values = evaluate(here)
-            kept.add(values if order is None else values[order])
+            if memory.numel() < count * len(here):
+                memory = memory.new_empty(count * len(here))
+            values = memory[: count * len(here)].view(count, len(here))
+            columns = here.to(memory.dtype).mT.contiguous()
+            values[0], start = 1, 1
+            for parent, variable in runs:
+                stop = start + len(parent)
+                torch.index_select(values[:start], 0, parent, out=values[start:stop])
+                values[start:stop] *= columns.index_select(0, variable)
+                start = stop
+            factor.add(values)
         if first and self.coarse is not None and self.coarse(self.top):
             raise MomentsTooCoarse
         assert self.stream.n_points is not None
-        if isinstance(factor, TriangleFactor) and isinstance(kept, Triangle):
-            made = kept.finish(self.stream.n_points)
-            factor.renew(made)
-            self.rows = made[o:]
-        elif isinstance(factor, MomentFactor) and isinstance(kept, Moments):
-            factor.renew(kept.finish(factor.known(), self.stream.n_points))
-            self.rows = torch.arange(o, count, device=device)[:, None]
+        self.rows = factor.finish(self.stream.n_points)
         self.level, self.held = level, which
-
-
-class TermEvaluator:
-    """Values of terms (count, r) at points (r, n), each its parent times a variable.
-
-    ``parents`` and ``variables`` come run by run; parents stand in an earlier run. The term 1 comes
-    first, unasked. The values lie in memory that the next call overwrites.
-    """
-
-    def __init__(
-        self,
-        parents: list[Index],
-        variables: list[Index],
-        dtype: torch.dtype,
-        device: torch.device,
-    ) -> None:
-        runs = [(p, v) for p, v in zip(parents, variables, strict=True) if len(p)]
-        self.runs = [tuple(torch.from_numpy(i).to(device) for i in run) for run in runs]
-        self.count = 1 + sum(len(p) for p, _ in runs)
-        self.dtype = dtype
-        self.memory = torch.empty(0, dtype=dtype, device=device)
-
-    def __call__(self, points: Tensor) -> Tensor:
-        r = len(points)
-        if self.memory.numel() < self.count * r:
-            self.memory = self.memory.new_empty(self.count * r)
-        values = self.memory[: self.count * r].view(self.count, r)
-        columns = points.to(self.dtype).mT.contiguous()
-        values[0] = 1
-        start = 1
-        for parent, variable in self.runs:
-            stop = start + len(parent)
-            torch.index_select(values[:start], 0, parent, out=values[start:stop])
-            values[start:stop] *= columns.index_select(0, variable)
-            start = stop
-        return values
 
 
 def correlation_order(stream: Stream) -> Index:
@@ -376,25 +303,18 @@ def correlation_order(stream: Stream) -> Index:
 
 
 def by_size(values: Tensor) -> Index:
-    """Sort positions by value; those of equal values keep their order, whatever their rounding.
-
-    Examples
-    --------
-    >>> by_size(torch.tensor([2 + 1e-15, 1.0, 2.0], dtype=torch.float64))
-    array([1, 0, 2])
-    """
+    """Sort positions by value; those of equal values keep their order, whatever their rounding."""
     return torch.argsort(values.double().round(decimals=9), stable=True).cpu().numpy()
 
 
-def mean_squares(
-    stream: Stream, generators: Generators, device: torch.device
+def stream_squares(
+    stream: Stream, generators: Polynomials, device: torch.device
 ) -> tuple[Tensor, Tensor]:
-    """Average squares of generators, and of what they add up, on all points; takes one pass."""
+    """Return what :func:`~vinets.ideals.base.squares` does, of all points; takes one pass."""
     total = torch.zeros(2, 1, dtype=torch.float64, device=device)
     count = max(1, len(generators))
     rows = rows_within(TERM_BYTES, 8 * count, at_least=256)
     for points in stream.chunks("values of the generators", rows):
         total = total + torch.stack(squares(generators, points.to(device).double()))
-    assert stream.n_points is not None
-    values, largest = total / stream.n_points
+    values, largest = total
     return values, largest

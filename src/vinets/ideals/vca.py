@@ -14,9 +14,8 @@ from vinets.algebra.compositions import CompositionLevel, CompositionSet, KeptVa
 from vinets.algebra.polynomials import DEFAULT_MEMORY
 from vinets.core.checks import format_bytes
 from vinets.core.progress import Progress, progress_of
-from vinets.ideals.abm import check_psi
-from vinets.ideals.base import FittedIdeal, RoundingWarning, VanishingIdeal
-from vinets.ideals.report import DegreeReport, FitReport
+from vinets.ideals.base import RoundingWarning, VanishingIdeal
+from vinets.ideals.fit import DegreeReport, FittedIdeal
 
 MAX_DRIFT = 1e-8  # between two ways to compute polynomials of mean square 1
 
@@ -83,15 +82,8 @@ class VCA(VanishingIdeal):
         random_state: Any = 0,
         memory_limit: int | None = None,
     ) -> None:
-        self.psi = psi
-        self.max_degree = max_degree
-        self.n_samples = n_samples
-        self.random_state = random_state
-        self.memory_limit = memory_limit
-
-    def _check(self) -> None:
-        super()._check()
-        check_psi("VCA", self.psi)
+        self.psi, self.max_degree, self.memory_limit = psi, max_degree, memory_limit
+        self.n_samples, self.random_state = n_samples, random_state
 
     def _fit_sets(
         self, points: list[Tensor], progress: Progress | None = None
@@ -104,7 +96,7 @@ def _components(
     points: Tensor, psi: float, max_degree: int | None, limit: int, progress: Progress
 ) -> FittedIdeal:
     """Run the algorithm on one point set (m, n)."""
-    m, n = points.shape
+    n = points.shape[1]
     right = torch.arange(n, device=points.device)
     left = torch.zeros_like(right)
     here, again = KeptValues(points), KeptValues(points)
@@ -121,7 +113,11 @@ def _components(
                 "lower max_degree, raise psi, or raise memory_limit."
             )
         products = here.products(left, right)
-        projection, remainder = _project(products, here.kept)
+        projection = here.kept.mT @ products / len(products)
+        remainder = products - here.kept @ projection
+        # twice, because after one projection a small remainder may be mostly rounding
+        missed = here.kept.mT @ remainder / len(products)
+        projection, remainder = projection + missed, remainder - here.kept @ missed
         span = _independent(levels, projection, left, right, points)
         # components that are rounding of the products vanish, whatever psi
         noise = 64 * torch.finfo(points.dtype).eps * float(products.square().mean(0).sum().sqrt())
@@ -143,45 +139,17 @@ def _components(
         again.keep(evaluated)
         sizes = (span.shape[1], keep.shape[1], vanish.shape[1])
         counts.append(DegreeReport(len(levels), *sizes, time.perf_counter() - begin))
-        new, linear = (
-            torch.arange(v.shape[1], device=v.device) for v in (here.newest, here.linear)
-        )
-        left, right = torch.cartesian_prod(new, linear).unbind(1)
+        both = (torch.arange(v.shape[1], device=v.device) for v in (here.newest, here.linear))
+        left, right = torch.cartesian_prod(*both).unbind(1)
         if len(levels) == 1:  # both factors are linear: each product once
             left, right = left[left <= right], right[left <= right]
     generators = CompositionSet(n, tuple(levels), limit)
-    report = FitReport(
-        seconds=0.0,  # the caller measures those of the whole batch
-        n_points=m,
-        n_variables=n,
-        n_terms=here.kept.shape[1],
-        n_generators=len(generators),
-        degrees=tuple(counts),
-        path="singular values",
-        device=str(points.device),
-        precision="float64",
-    )
     values = generators.evaluate(points).square().mean(0)
-    return FittedIdeal(generators, values, report)
-
-
-def _project(products: Tensor, kept: Tensor) -> tuple[Tensor, Tensor]:
-    """Project the candidates (m, c) on what is kept, (f, c); return what is left of them too.
-
-    Twice, because after one projection a small remainder may be mostly rounding.
-    """
-    projection = kept.mT @ products / len(products)
-    remainder = products - kept @ projection
-    again = kept.mT @ remainder / len(products)
-    return projection + again, remainder - kept @ again
+    return FittedIdeal(generators, values, tuple(counts), "singular values")
 
 
 def _independent(
-    levels: list[CompositionLevel],
-    projection: Tensor,
-    left: Tensor,
-    right: Tensor,
-    points: Tensor,
+    levels: list[CompositionLevel], projection: Tensor, left: Tensor, right: Tensor, points: Tensor
 ) -> Tensor:
     """Find orthonormal combinations (c, r) of the candidates, none of them identically zero.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
@@ -20,10 +21,10 @@ from vinets.core.options import flat
 from vinets.core.progress import Progress, progress_of
 from vinets.core.settings import LatentOptions
 from vinets.data.digest import examples_digest
-from vinets.data.source import choose_per_class
+from vinets.data.source import Batches, Source, choose_per_class
 from vinets.data.sources import as_source
 from vinets.latent.cut import resolve_cut, truncate
-from vinets.latent.reader import LatentReader
+from vinets.latent.reader import LatentReader, channels_come_last
 from vinets.models.facts import Record, input_fields, trained_on
 from vinets.models.records import source_of
 
@@ -50,7 +51,7 @@ class LatentStore:
     [torch.Size([2, 1]), torch.Size([1, 1])]
     """
 
-    runs: Callable[[], Iterable[Tensor]]  # starts a pass: tensors (b, ...) in order, of any lengths
+    runs: tuple[Tensor, ...]  # latents (b, ...) in a row, of any lengths
     labels: Tensor  # integers (m,), on the device of the latents
     shape: tuple[int, ...]  # one latent, without the batch
     dtype: torch.dtype  # as stored
@@ -71,7 +72,7 @@ class LatentStore:
             got = f"{labels.dtype} {tuple(labels.shape)}"
             raise parameter_error("LatentStore", "labels", f"{count} integers, one a latent", got)
         labels = labels.detach().to(runs[0].device, torch.int64)
-        return cls(lambda: runs, labels, tuple(runs[0].shape[1:]), runs[0].dtype, memory_limit)
+        return cls(runs, labels, tuple(runs[0].shape[1:]), runs[0].dtype, memory_limit)
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -82,7 +83,7 @@ class LatentStore:
     @property
     def nbytes(self) -> int:
         """Bytes of the latents as they are stored."""
-        return len(self) * self._size * self.dtype.itemsize
+        return sum(run.nbytes for run in self.runs)
 
     def chunks(self, size: int | None = None) -> Iterator[tuple[Tensor, Tensor]]:
         """Pass over the store in order: float32 latents ``(b, ...)`` and labels ``(b,)``.
@@ -90,20 +91,18 @@ class LatentStore:
         A chunk has ``size`` latents, the last perhaps fewer; None: about 64 MiB of them.
         """
         rows = optional_positive_int("LatentStore.chunks", "size", size)
-        if rows is None:
-            rows = rows_within(CHUNK_BYTES, 4 * self._size)
+        rows = rows or rows_within(CHUNK_BYTES, 4 * math.prod(self.shape))
         start = 0
-        for values in _rechunk(self.runs(), rows):
+        for values in _rechunk(self.runs, rows):
             # Latents that are float32 already are views of the store: not to be written to.
             yield values.to(torch.float32), self.labels[start : start + len(values)]
             start += len(values)
 
     def tensor(self) -> Tensor:
         """Return all latents in one float32 tensor ``(m, ...)``."""
-        first = next(iter(self.runs()))
-        if len(first) == len(self) and first.dtype == torch.float32:
-            return first  # what is stored, not a copy: the limit is on new memory
-        need = 4 * len(self) * self._size
+        if len(self.runs) == 1 and self.dtype == torch.float32:
+            return self.runs[0]  # what is stored, not a copy: the limit is on new memory
+        need = 4 * len(self) * math.prod(self.shape)
         if need > self.memory_limit:
             raise MemoryError(
                 f"A tensor of all latents ({len(self)} of shape {self.shape}) takes "
@@ -111,16 +110,9 @@ class LatentStore:
                 f"({format_bytes(self.memory_limit)}): read chunks(), or raise memory_limit."
             )
         values = self.labels.new_empty((len(self), *self.shape), dtype=torch.float32)
-        start = 0
-        for run in self.runs():
-            # Assignment converts to float32 run by run, without a second copy of everything.
-            values[start : start + len(run)] = run
-            start += len(run)
+        for part, run in zip(values.split([len(run) for run in self.runs]), self.runs, strict=True):
+            part.copy_(run)  # converted run by run, without a second copy of everything
         return values
-
-    @property
-    def _size(self) -> int:
-        return torch.Size(self.shape).numel()
 
 
 def _rechunk(runs: Iterable[Tensor], rows: int) -> Iterator[Tensor]:
@@ -149,20 +141,13 @@ def collect_latents(
 ) -> LatentStore:
     """Collect latents and labels of all examples, in the order of the batches.
 
-    The network runs in eval mode and without gradients; its training flags are restored.
+    The network maps inputs to latents ``(b, ...)``: a truncated one with a reader behind it. It
+    runs in eval mode and without gradients; its training flags are restored. The batches are inputs
+    with integer labels ``(b,)``, and are moved to its device.
 
-    Parameters
-    ----------
-    network : Module
-        Maps inputs to latents ``(b, ...)``: a truncated network with a reader behind it.
-    batches : iterable of (inputs, labels)
-        They are moved to the device of the network. Labels are integers ``(b,)``.
-    memory_limit : int, default=2 GiB
-        The most bytes to hold in memory, on the device of the network's output. Where the latents
-        take more, all of them go into a temporary file without a name, which is mapped into memory
-        and disappears with the store.
-    progress : callable or None, default=None
-        Called with the number of examples done so far, after every batch.
+    Latents that take more than ``memory_limit`` bytes there all go into a temporary file without a
+    name, which is mapped into memory and disappears with the store. ``progress`` is called with the
+    number of examples done so far, after every batch.
 
     Examples
     --------
@@ -174,13 +159,15 @@ def collect_latents(
     labels: list[Tensor] = []
     nbytes, file = 0, None
     with ExitStack() as stack:
-        for latents, targets in _run(network, batches, progress):
+        for latents, targets in _run(network, batches):
             values.append(latents)
             labels.append(targets)
             nbytes += latents.nbytes
             if nbytes > memory_limit:
                 file = file or stack.enter_context(TemporaryFile())
                 values = [_moved(file, values)]
+            if progress is not None:
+                progress(sum(map(len, labels)))
         if file is not None:
             file.flush()
             # The mapping outlives the file. It is a private one, because torch warns of buffers
@@ -194,7 +181,7 @@ def collect_latents(
 
 
 def _moved(file: IO[bytes], values: list[Tensor]) -> Tensor:
-    """Append latents to a file, and return an empty tensor of their kind on the CPU."""
+    """Append latents to a file; return an empty tensor of their kind."""
     kind = values[0][:0].cpu()
     for one in values:
         if (one.dtype, one.shape[1:]) != (kind.dtype, kind.shape[1:]):
@@ -212,20 +199,16 @@ def _moved(file: IO[bytes], values: list[Tensor]) -> Tensor:
 
 
 def _run(
-    network: nn.Module,
-    batches: Iterable[tuple[Inputs, Tensor]],
-    report: Callable[[int], None] | None,
+    network: nn.Module, batches: Iterable[tuple[Inputs, Tensor]]
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """Give the latents and labels of every batch."""
     # A network without tensors has no device, and None leaves the inputs where they are.
     device = next((t.device for t in chain(network.parameters(), network.buffers())), None)
-    done = 0
     for inputs, labels in batches:
         if not isinstance(labels, Tensor) or labels.ndim != 1 or labels.is_floating_point():
             got = tuple(labels.shape) if isinstance(labels, Tensor) else type(labels).__name__
             raise ValueError(
-                "Batches must be pairs of inputs and integer labels (b,). "
-                f"Got labels {got} instead."
+                f"Batches must be inputs with integer labels (b,). Got labels {got} instead."
             )
         count = len(labels)
         if not count:
@@ -247,9 +230,6 @@ def _run(
         # owner may fill anew for the next batch.
         copied = latents.detach().clone(memory_format=torch.contiguous_format)
         yield copied, labels.detach().to("cpu", torch.int64)
-        done += count
-        if report is not None:
-            report(done)
 
 
 # --- latents of a cut network -----------------------------------------------------------------
@@ -274,12 +254,10 @@ class Latents:
 
         Heads on the same latents share what takes long, such as the ideals of the classes.
         """
-        known = self._memo.get(name)
-        if known is None or known[0] != key:
+        if name not in self._memo or self._memo[name][0] != key:
             self._memo.pop(name, None)  # make room first
-            known = key, make()
-            self._memo[name] = known
-        return cast(T, known[1])
+            self._memo[name] = key, make()
+        return cast(T, self._memo[name][1])
 
     @property
     def original_parameters(self) -> int:
@@ -314,16 +292,10 @@ def collect(
     seed: int = 0,
     progress: Progress | str | None = "auto",
 ) -> Latents:
-    """Truncate ``model`` and run training data through it.
+    """Truncate ``model`` and run training data through it, both as in :func:`vinets.build`.
 
-    Parameters
-    ----------
-    model, train_data, cut
-        As in :func:`vinets.build`; the network is moved to ``device``.
-    options : LatentOptions
-        Or its fields as keywords: ``per_class``, ``read``, ``pool``, ``memory_limit``, ...
-    device, seed, progress
-        Where to work, the seed of the examples, and how to show it.
+    The network is moved to ``device``. The options are :class:`vinets.core.settings.LatentOptions`,
+    or its fields as keywords: ``per_class``, ``read``, ``pool``, ``memory_limit``, ...
     """
     source = as_source(train_data)
     example = source.example()
@@ -331,38 +303,46 @@ def collect(
     on_device = each(example, lambda tensor: tensor.to(device))
     name = resolve_cut(model, cut, on_device)
     backbone = truncate(model, name, on_device)
-    reader = LatentReader(options.read, pool=options.pool, channels_last=options.channels_last)
+    last = options.channels_last
+    if last is None:
+        with torch.no_grad():
+            last = channels_come_last(call(backbone, on_device), on_device)
+    reader = LatentReader(options.read, pool=options.pool, channels_last=last)
     # A quarter as many again score the generators, on points that they were not fitted to.
     most = options.per_class
     chosen = choose_per_class(source.labels, most and most + -(-most // 4), seed)
     part = source.subset(chosen)
     watch = progress_of(progress)
     watch.start("latents", len(part))
-    begin, done = time.perf_counter(), 0
+    begin = time.perf_counter()
 
-    def advance(total: int) -> None:
-        nonlocal done
-        watch.advance(total - done)
-        done = total
+    def counted(batches: Batches) -> Batches:
+        for inputs, labels in batches:
+            yield inputs, labels
+            watch.advance(len(labels))  # when the next one is asked for, this one is done
 
     store = collect_latents(
         _Read(backbone, reader),
-        part.batches(options.batch_size, device=device),
+        counted(part.batches(options.batch_size, device=device)),
         memory_limit=options.memory_limit,
-        progress=advance,
     )
-    reading = getattr(source, "preprocessing", None)  # only sources of images have one
-    record = Record(
-        name,
-        input_fields(example),
-        source_of(model),
-        tuple(source.classes),
-        None if reading is None else reading.to_dict(),
-        data=trained_on(model, then=examples_digest(source)),
-    )
+    record = record_of(model, source, name, data=trained_on(model, then=examples_digest(source)))
     seconds = time.perf_counter() - begin
     fit, check = _fit_and_check(store.labels.cpu(), options, seed)
     return Latents(backbone, reader, store, fit, check, record, model, seconds)
+
+
+def record_of(model: nn.Module, source: Source, cut: str = "", **facts: Any) -> Record:
+    """Return the record of a network for such examples, cut or whole, with more ``facts``."""
+    reading = getattr(source, "preprocessing", None)  # only sources of images have one
+    return Record(
+        cut,
+        input_fields(source.example()),
+        source_of(model),
+        tuple(source.classes),
+        None if reading is None else reading.to_dict(),
+        **facts,
+    )
 
 
 class _Read(nn.Module):
@@ -378,8 +358,7 @@ class _Read(nn.Module):
 
 def _fit_and_check(labels: Tensor, options: LatentOptions, seed: int) -> tuple[Tensor, Tensor]:
     """Return masks of the examples to fit to, four fifths, and of those to score on, the rest."""
-    fit = torch.zeros(len(labels), dtype=torch.bool)
-    classes = labels.unique().tolist()
+    fit, classes = torch.zeros(len(labels), dtype=torch.bool), labels.unique().tolist()
     for k in classes:
         members = (labels == k).nonzero()[:, 0]
         count = max(1, len(members) * 4 // 5)  # at least one, if that is all

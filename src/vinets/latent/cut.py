@@ -1,8 +1,10 @@
 """Cut a network: list the places where that can be done, and make the network up to one.
 
-The network is traced with :mod:`torch.fx`, the cut module kept whole; everything behind it is
+Where a network can be cut is told by a recorded forward pass (:mod:`vinets.latent.paths`). To cut
+it, the network is traced with :mod:`torch.fx`, the cut module kept whole; everything behind it is
 removed from the graph, and with it the parameters that nothing uses any more. A network that does
-not trace is wrapped instead: a hook ends the forward pass at the cut, and the parameters stay.
+not trace is wrapped instead: a hook ends the forward pass at the cut, and modules that have not run
+by then are left out.
 """
 
 from __future__ import annotations
@@ -11,20 +13,24 @@ import difflib
 import linecache
 import math
 import weakref
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any, TypeAlias, cast
 
 import torch
-from torch import Tensor, fx, nn
-from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+from torch import fx, nn
+from torch.nn.modules.module import register_module_forward_pre_hook
 
 from vinets.core.checks import parameter_error
 from vinets.core.device import Inputs, call
+from vinets.latent.paths import PassRecord, record, tensors_in
 
 CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
+LISTS = (nn.ModuleList, nn.ModuleDict)
 PAPER_STAGES = ("layer2", "layer3", "layer4")
+MAX_BLOCK = 0.2  # share of the operations of a network, in a block
 
 LayerFilter: TypeAlias = Callable[[str, nn.Module], bool]
 """Says whether a layer, by name and module, counts in shares of layers."""
@@ -53,42 +59,44 @@ def share_removed(
 ) -> float:
     """Return the share of counted layers of ``model`` that ``truncated`` lacks, in [0, 1].
 
-    Examples
-    --------
-    >>> from vinets.models import resnet18
-    >>> model = resnet18(10)
-    >>> part = truncate(model, "layer4.0.bn1")
-    >>> f"{share_removed(model, part):.1%}, {share_removed(model, part, paper_convolutions):.1%}"
-    '20.0%, 26.7%'
+    A layer is there if one of its parameters is; one without parameters, if its name is.
     """
     part = truncated.model if isinstance(truncated, StoppedNetwork) else truncated
-    every = [name for name, module in model.named_modules() if counted(name, module)]
-    kept = {name for name, module in part.named_modules() if counted(name, module)}
-    return _share_outside(every, kept)
+    names, kept = dict(part.named_modules()), {id(p) for p in part.parameters()}
+    return _share_outside(
+        [
+            any(id(p) in kept for p in own) if (own := [*module.parameters()]) else name in names
+            for name, module in model.named_modules()
+            if counted(name, module)
+        ]
+    )
 
 
-def _share_outside(names: Collection[str], kept: Collection[str]) -> float:
-    return 1 - sum(name in kept for name in names) / len(names) if names else 0.0
+def _share_outside(kept: Sequence[bool]) -> float:
+    return 1 - sum(kept) / len(kept) if kept else 0.0
 
 
 @dataclass(frozen=True)
 class CutPoint:
     """A cut that a network allows, in the order in which its forward pass reaches them."""
 
-    index: int  # its place in the list of all cuts
+    index: int | None  # its place in the list of cuts that all paths pass
     name: str  # the module whose output becomes the latents
     shape: tuple[int, ...]  # that output for one example, without the batch
     parameters: int  # that the truncated network still needs
-    macs: int  # multiply-adds of its convolutions and linear layers
+    macs: int  # multiply-adds of the truncated network
     removed: float  # share of the convolutions that the cut removes
+    main: bool = True  # all paths from the inputs to the logits pass it
+    inside: bool = False  # it lies in a block at whose end the network can be cut, too
 
 
-def cut_points(model: nn.Module, example: Inputs) -> list[CutPoint]:
-    """List every cut that ``model`` allows.
+def cut_points(model: nn.Module, example: Inputs, every: bool = False) -> list[CutPoint]:
+    """List the cuts of ``model`` that every path from its inputs to its logits passes.
 
-    A cut is behind a module with a tensor as its output: each layer at its first call, and each
-    block whose output is that of no layer, such as a residual block with its sum. The network is
-    not changed, and runs in eval mode on ``example``, a batch of one input or more.
+    A cut is behind a module, and named by the outermost module that returns the tensor, at its
+    first call. ``every`` lists all modules instead, among them some that not all paths pass, such
+    as those in a residual block: a cut there leaves out what the other paths carry. The network is
+    not changed, and runs once, in eval mode, on ``example``, a batch of one input or more.
 
     Examples
     --------
@@ -97,49 +105,105 @@ def cut_points(model: nn.Module, example: Inputs) -> list[CutPoint]:
     [('0', (4, 6, 6), 40), ('1', (4, 6, 6), 40), ('2', (144,), 40), ('3', (10,), 1490)]
     """
     model = _twin(model)
-    shapes, macs = _shapes(model, example)
-    needed = _needed(model, list(macs))
-    layers = {name: model.get_submodule(name) for name in macs}
-    every = [name for name, layer in layers.items() if all_convolutions(name, layer)]
-    points = []
-    for index, (name, shape) in enumerate(shapes.items()):
-        # A block needs what the layers in it need; it is a layer itself, or a prefix of theirs.
-        inside = [needed[k] for k in macs if k == name or k.startswith(f"{name}.")]
-        kept = macs.keys() & set().union(*inside)
-        parameters = sum(p.numel() for k in kept for p in layers[k].parameters())
-        multiplied = sum(macs[k] for k in kept)
-        removed = _share_outside(every, kept)
-        points.append(CutPoint(index, name, shape, parameters, multiplied, removed))
+    recording = record(model, example)
+    main = recording.dominators()
+    names: dict[int, str] = {}  # the outermost module that returned a tensor, by its number
+    for name, output in recording.outputs.items():
+        known = names.get(output.number)
+        if known is None or _depth(recording, name) < _depth(recording, known):
+            names[output.number] = name
+    sizes = {id(p): p.numel() for p in model.parameters()}
+    convolutions = [m for name, m in model.named_modules() if all_convolutions(name, m)]
+    blocks = _blocks(model, recording, main)
+    stops = _trace(model) is None  # such a network runs as it is, up to the cut
+    index = {names[number]: k for k, number in enumerate(sorted(main & names.keys()))}
+    points: list[CutPoint] = []
+    for name in recording.outputs if every else index:
+        number = recording.outputs[name].number
+        read = recording.read(number, stops)
+        read |= {id(p) for p in model.get_submodule(name).parameters()}  # the module stays whole
+        kept = [any(id(p) in read for p in layer.parameters()) for layer in convolutions]
+        points.append(
+            CutPoint(
+                index.get(name),
+                name,
+                recording.outputs[name].shape,
+                sum(sizes[each] for each in read & sizes.keys()),
+                sum(recording.flops[each] for each in recording.needed(number)) // 2,
+                _share_outside(kept),
+                number in main,
+                any(name.startswith(f"{block}.") for block in blocks),
+            )
+        )
     return points
+
+
+def say_left_out(model: nn.Module, cut: str, example: Inputs) -> str:
+    """Say in a sentence that a cut is not passed by all paths; "" for one that is."""
+    points = cut_points(model, example, every=True)
+    places = [k for k, point in enumerate(points) if point.name == cut]
+    if not places or points[places[0]].main:
+        return ""
+    before = [p.name for p in points[: places[0]] if p.main and not p.inside][-1:]
+    behind = [p.name for p in points[places[0] :] if p.main and not p.inside][:1]
+    near = " and ".join(before + behind)
+    text = f"Not all paths from the inputs to the logits pass {cut}, and what the others carry is"
+    return f"{text} left out." + (f" They all pass {near}." if near else "")
+
+
+def _depth(recording: PassRecord, name: str) -> tuple[bool, int]:
+    """Return what makes a name the worse one: the module only passes a tensor on, or lies deep."""
+    return recording.outputs[name].passed_on, name.count(".")
+
+
+def _blocks(model: nn.Module, recording: PassRecord, main: Collection[int]) -> list[str]:
+    """Return the modules with a forward of their own that do a small part of the main path."""
+    total, blocks = sum(recording.flops), []
+    for name, output in recording.outputs.items():
+        module = model.get_submodule(name)
+        listed = isinstance(module, nn.Sequential) or not any(module.children())
+        if listed or output.number not in main:
+            continue
+        inside = {id(p) for p in module.parameters()}
+        own = sum(
+            flops
+            for read, flops in zip(recording.parameters, recording.flops, strict=True)
+            if read & inside
+        )
+        if own <= MAX_BLOCK * total:
+            blocks.append(name)
+    return blocks
 
 
 def truncate(model: nn.Module, cut: str | int, example: Inputs | None = None) -> nn.Module:
     """Return the network up to and including the module ``cut``, in eval mode.
 
-    The network that is given is not changed; the result shares its parameters.
-
-    Parameters
-    ----------
-    cut : str or int
-        A module name such as ``"layer3.1.bn1"``; an index into :func:`cut_points`; or the share of
-        convolutional layers to remove, such as ``"50%"``.
-    example : Tensor, mapping of Tensor or None, default=None
-        A batch of inputs, needed for an index or a share, and to find out what a network that
-        does not trace leaves unused.
+    The network that is given is not changed; the result shares its parameters. The cut is a module
+    name such as ``"layer3.1.bn1"``; an index into :func:`cut_points`; or the share of convolutional
+    layers to remove, such as ``"50%"``. An index and a share need an ``example``, a batch of
+    inputs; it also tells what a network that does not trace leaves unused.
     """
     name = resolve_cut(model, cut, example)
     model = _twin(model)  # which is in eval mode, because traces keep the mode
+    stopped = StoppedNetwork(model, name)
     graph = _trace(model, keep=name)
-    if graph is None:
-        return StoppedNetwork(model if example is None else _used(model, name, example), name)
-    node = next((n for n in graph.nodes if n.op == "call_module" and n.target == name), None)
-    if node is None:
-        raise parameter_error("truncate", "cut", "a module that the forward pass calls", cut)
-    # With the cut as the output, all that runs behind it is dead code; its modules are left out.
-    (output,) = (n for n in graph.nodes if n.op == "output")
-    output.args = (node,)
-    graph.eliminate_dead_code()
-    return TracedNetwork(model, graph).eval()
+    if graph is not None:
+        node = next((n for n in graph.nodes if n.target == name), None)
+        if node is None:
+            raise parameter_error("truncate", "cut", "a module that the forward pass calls", cut)
+        # All that runs behind the cut goes, changes in place too, and then what nothing uses.
+        graph.output_node().args = (node,)
+        for behind in takewhile(lambda n: n is not node, [*reversed(graph.nodes)][1:]):
+            graph.erase_node(behind)
+        graph.eliminate_dead_code()
+        traced = TracedNetwork(model, graph).eval()
+        # Buffers that a graph reads would be saved, also where those of the network are not.
+        for above, module in traced.named_modules():
+            unsaved = model.get_submodule(above)._non_persistent_buffers_set
+            module._non_persistent_buffers_set |= unsaved & module._buffers.keys()
+        if example is None or _same(stopped, traced, example):
+            return traced
+    return stopped if example is None else _used(stopped, example)
 
 
 class TracedNetwork(fx.GraphModule):
@@ -183,54 +247,69 @@ class _CutReached(Exception):
     """Ends a forward pass, and carries the output of the module at the cut."""
 
 
-class _Tracer(fx.Tracer):
-    keep = ""  # the name of a module that stays whole
-
-    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
-        # What onnx2torch defines looks at numbers, which stand-ins do not have.
-        kept = module_qualified_name == self.keep or type(m).__module__.startswith("onnx2torch.")
-        return kept or super().is_leaf_module(m, module_qualified_name)
-
-
 def _trace(model: nn.Module, keep: str = "") -> fx.Graph | None:
-    tracer = _Tracer()
-    tracer.keep = keep
-    # Besides its own error, fx raises what a network makes of stand-ins for tensors. The network
-    # itself has done nothing wrong yet, and can run untraced.
+    """Trace a network, a module of which stays whole; None where that cannot be done."""
+
+    class Tracer(fx.Tracer):
+        def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
+            # Layers of other packages are layers, too, such as a convolution that pads by itself.
+            kept = module_qualified_name == keep or not any(m.children())
+            return kept or super().is_leaf_module(m, module_qualified_name)
+
+    # A network may do anything with stand-ins for tensors, and raise anything. It has done nothing
+    # wrong yet, and can run untraced.
     try:
-        graph = tracer.trace(model)
-    except (fx.proxy.TraceError, TypeError, AttributeError, RuntimeError, ValueError):
+        graph = Tracer().trace(model)
+    except Exception:
         return None
     graph.owning_module = cast(Any, model)  # which has its modules
-    return graph
+    # An argument with a default is taken for given by a trace, which decides wrongly over None.
+    optional = (n for n in graph.nodes if n.op == "placeholder" and n.args and n.users)
+    return None if any(optional) else graph
 
 
-def _used(model: nn.Module, name: str, example: Inputs) -> nn.Module:
-    """Copy ``model``, sharing its tensors, without modules that run behind ``name``.
+def _used(stopped: StoppedNetwork, example: Inputs) -> StoppedNetwork:
+    """Copy a network that stops, sharing its tensors, without what its output does not need.
 
-    Return ``model`` as it is if the copy then computes something else, or misses a
-    module that is read without being called: its weights, or the length of a list.
+    Return it as it is if the copy computes something else, or misses what is read without being
+    called: the weights of a module, or the length of a list.
     """
-    copy = _twin(model)
+    copy = StoppedNetwork(_twin(stopped.model), stopped.name)
+    recording = record(copy.model, example)
+    read = recording.read(recording.outputs[copy.name].number, ran=True)
+    read |= {id(p) for p in copy.model.get_submodule(copy.name).parameters()}
     called: set[nn.Module] = set()
     with torch.no_grad(), register_module_forward_pre_hook(lambda module, _: called.add(module)):
-        before = call(StoppedNetwork(copy, name), example)
-    # The parent of a called module counts: a list of modules is never called itself.
-    used = {""}
-    for key, module in copy.named_modules():
-        if module in called:
-            parts = key.split(".")
-            used |= {".".join(parts[: i + 1]) for i in range(len(parts))}
-    for key in [key for key, _ in copy.named_modules() if key not in used]:
-        parent, _, child = key.rpartition(".")
-        if parent in used:  # all else goes with its parent
-            setattr(copy.get_submodule(parent), child, nn.Identity())
-    try:
-        with torch.no_grad():
-            after = call(StoppedNetwork(copy, name), example)
-    except (AttributeError, TypeError):  # what reading from an Identity raises, and nothing else
-        return model
-    return copy if _equal(before, after) else model
+        call(copy, example)
+
+    def leave_out(module: nn.Module) -> None:
+        for name, parameter in module.named_parameters(recurse=False):
+            if id(parameter) not in read:
+                module.register_parameter(name, None)
+        for name, child in module.named_children():
+            # A list is never called itself, nor is a layer whose weights alone are read.
+            ran = called.intersection(child.modules()) or isinstance(child, LISTS)
+            if ran or any(id(p) in read for p in child.parameters()):
+                leave_out(child)
+            else:
+                setattr(module, name, nn.Identity())
+
+    leave_out(copy.model)
+    return copy if _same(stopped, copy, example) else stopped
+
+
+def _same(network: nn.Module, other: nn.Module, example: Inputs) -> bool:
+    """Say whether two networks return the same tensors; an error of the first one is raised."""
+    with torch.no_grad():
+        before = tensors_in(call(network, example))
+        try:
+            after = tensors_in(call(other, example))
+        except (AttributeError, LookupError, TypeError, ValueError, RuntimeError, AssertionError):
+            return False
+    # Weights that are not loaded yet may make NaN.
+    return len(before) == len(after) and all(
+        torch.equal(a.nan_to_num(), b.nan_to_num()) for a, b in zip(before, after, strict=True)
+    )
 
 
 def _twin(model: nn.Module) -> nn.Module:
@@ -238,16 +317,6 @@ def _twin(model: nn.Module) -> nn.Module:
     # The tensors stay the same memory, because deepcopy takes its memo for copied already.
     shared = {id(t): t for t in (*model.parameters(), *model.buffers())}
     return deepcopy(model, shared).eval()
-
-
-def _equal(a: Any, b: Any) -> bool:
-    if isinstance(a, Tensor):
-        return isinstance(b, Tensor) and torch.equal(a, b)
-    if isinstance(a, Mapping):
-        return isinstance(b, Mapping) and all(_equal(a[k], b.get(k)) for k in a)
-    if isinstance(a, tuple | list):
-        return len(a) == len(b) and all(map(_equal, a, b))
-    return bool(a == b)
 
 
 def resolve_cut(model: nn.Module, cut: str | int, example: Inputs | None = None) -> str:
@@ -258,10 +327,7 @@ def resolve_cut(model: nn.Module, cut: str | int, example: Inputs | None = None)
             return cut
         near = difflib.get_close_matches(cut, names, n=3, cutoff=0.3)
         near = near or names[:: max(1, len(names) // 3)][:3]
-        hint = (
-            f"The nearest names are {', '.join(near)}; vinets cuts, or cut_points(model, example), "
-            "lists all."
-        )
+        hint = f"The nearest names are {', '.join(near)}; vinets cuts, or cut_points(), lists all."
         raise parameter_error("truncate", "cut", "the name of a module", cut, hint)
     if example is None:
         raise ValueError(f"cut={cut!r} needs an example batch: pass truncate(..., example=batch).")
@@ -278,50 +344,4 @@ def resolve_cut(model: nn.Module, cut: str | int, example: Inputs | None = None)
     if not 0 <= share <= 1:
         raise parameter_error("truncate", "cut", "a share from '0%' to '100%'", cut)
     # The last of cuts that remove the same layers keeps the norm and the ReLU behind them.
-    return min(points, key=lambda p: (abs(p.removed - share), -p.index)).name
-
-
-def _shapes(model: nn.Module, example: Inputs) -> tuple[dict[str, tuple[int, ...]], dict[str, int]]:
-    """Find the shapes of outputs at all cuts, in their order, and multiply-adds of layers."""
-    shapes: dict[str, tuple[int, ...]] = {}
-    macs: dict[str, int] = {}
-    outputs: list[Tensor] = []  # kept alive, so that identity means the same cut
-
-    names = {module: name for name, module in model.named_modules() if name}
-
-    def watch(module: nn.Module, args: Any, output: Any) -> None:
-        name = names.get(module, "")
-        if not name or name in shapes or not isinstance(output, Tensor):
-            return
-        if not output.ndim or not output.is_floating_point():
-            return  # layers of ONNX files compute shapes as well
-        if not any(module.children()):
-            per_value = 0
-            if isinstance(module, CONVOLUTIONS):
-                per_value = module.weight[0].numel()
-            elif isinstance(module, nn.Linear):
-                per_value = module.in_features
-            macs[name] = per_value * output[0].numel()
-        elif any(output is known for known in outputs):
-            return  # the last layer of the block is this cut already
-        shapes[name] = tuple(output.shape[1:])
-        outputs.append(output)
-
-    with torch.no_grad(), register_module_forward_hook(watch):
-        call(model, example)
-    return shapes, macs
-
-
-def _needed(model: nn.Module, order: list[str]) -> dict[str, frozenset[str]]:
-    """Find the leaf modules that the output of each one depends on, itself included."""
-    # A module that no graph shows is taken to need whatever ran before it.
-    needed = {name: frozenset(order[: i + 1]) for i, name in enumerate(order)}
-    graph = _trace(model)
-    before: dict[fx.Node, frozenset[str]] = {}
-    known: dict[str, frozenset[str]] = {}
-    for node in () if graph is None else graph.nodes:
-        before[node] = frozenset().union(*(before[n] for n in node.all_input_nodes))
-        if node.op == "call_module":
-            before[node] |= {str(node.target)}
-            known.setdefault(str(node.target), before[node])  # a cut is at the first call
-    return {name: known.get(name, ran) for name, ran in needed.items()}
+    return min(reversed(points), key=lambda p: abs(p.removed - share)).name

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -55,33 +55,18 @@ def fit_pca(
 ) -> PCA:
     """Find the principal components of latents that come in chunks.
 
-    All arithmetic is in float64, on the device of the chunks.
+    ``chunks`` starts a new pass over the latents: float tensors ``(b, D)``, the same in every pass.
+    There are ``n_components``, n, at most the rank of the centred latents; more are refused, or
+    fewer taken with ``at_most``. All arithmetic is in float64, on the device of the chunks; the
+    result is in their dtype, and at least in float32. The methods:
 
-    Parameters
-    ----------
-    chunks : callable
-        Starts a new pass over the latents: float tensors ``(b, D)``, the same in every pass.
-    n_components : int
-        Number of directions ``n``, at most the rank of the centred latents.
-    method : {"auto", "exact", "randomized", "streaming"}, default="auto"
-        - ``"exact"``: eigenvectors of the smaller of the covariance ``(D, D)``, summed up over the
-          chunks, and the Gram matrix ``(m, m)``, for which the latents are held in memory.
-        - ``"randomized"``: subspace iteration from a random start. Takes ``n_iter + 2`` passes and
-          ``O(D * (n + oversample))`` memory besides a chunk.
-        - ``"streaming"``: one pass; each chunk is merged into the leading ``n + oversample``
-          directions so far. What they do not catch is lost, so this is the least accurate.
-        - ``"auto"``: exact if ``min(m, D) <= 2048``, randomised otherwise.
-    n_iter : int, default=4
-        Iterations of ``"randomized"``. More of them separate close variances better.
-    oversample : int, default=16
-        Directions beyond ``n`` that ``"randomized"`` and ``"streaming"`` carry along.
-    at_most : bool, default=False
-        Take as many directions as there are where that is fewer than ``n``, rather than refuse.
-
-    Returns
-    -------
-    PCA
-        In the dtype of the chunks, and at least in float32.
+    - ``"exact"``: eigenvectors of the smaller of the covariance ``(D, D)``, summed up over the
+      chunks, and the Gram matrix ``(m, m)``, for which the latents are held in memory.
+    - ``"randomized"``: subspace iteration from a random start. Takes ``n_iter + 2`` passes and
+      ``O(D * (n + oversample))`` memory besides a chunk; iterations separate close variances.
+    - ``"streaming"``: one pass; each chunk is merged into the leading ``n + oversample``
+      directions so far. What they do not catch is lost, so this is the least accurate.
+    - ``"auto"``: exact if ``min(m, D) <= 2048``, randomised otherwise.
 
     Examples
     --------
@@ -91,40 +76,36 @@ def fit_pca(
     (tensor([[0.6000, 0.8000]]), tensor([1.]))
     """
     one_of("fit_pca", "method", method, METHODS)
-    check_value("fit_pca", "n_components", whole(1), n_components)
-    check_value("fit_pca", "n_iter", whole(0), n_iter)
-    check_value("fit_pca", "oversample", whole(0), oversample)
+    counts = {"n_components": n_components, "n_iter": n_iter, "oversample": oversample}
+    for name, value in counts.items():
+        check_value("fit_pca", name, whole(int(name == "n_components")), value)
     if not callable(chunks):
         accepted = "a function that starts a new pass over tensors (b, D)"
         remedy = "For a tensor pass chunks=lambda: [values]."
         raise parameter_error("fit_pca", "chunks", accepted, type(chunks).__name__, remedy)
     if method == "streaming":
-        centre, eigenpairs = _by_merging(chunks, n_components + oversample)
-        return _components(centre, eigenpairs, n_components, at_most)
-    centre = _find_centre(chunks)
-    n = _within(n_components, min(centre.count - 1, len(centre.mean)), at_most)
-    side = min(centre.count, len(centre.mean))
-    if method == "randomized" or (method == "auto" and side > MAX_EXACT_SIDE):
-        eigenpairs = _by_iteration(chunks, centre, min(n + oversample, side), n_iter, seed)
-    elif len(centre.mean) <= centre.count:
-        eigenpairs = _by_covariance(chunks, centre)
+        n = n_components
+        centre, (squares, rows, total) = _by_merging(chunks, n + oversample)
     else:
-        eigenpairs = _by_gram(chunks, centre, n)
-    return _components(centre, eigenpairs, n, at_most)
-
-
-def _components(centre: Centre, eigenpairs: Eigenpairs, n: int, at_most: bool) -> PCA:
-    """Check the rank, fix the signs, scale to variances, and round to the precision of the data."""
-    squares, rows, total = eigenpairs
+        centre = _find_centre(chunks)
+        n = _within(n_components, min(centre.rows - 1, len(centre.mean)), at_most)
+        side = min(centre.rows, len(centre.mean))
+        if method == "randomized" or (method == "auto" and side > MAX_EXACT_SIDE):
+            width = min(n + oversample, side)
+            squares, rows, total = _by_iteration(chunks, centre, width, n_iter, seed)
+        elif len(centre.mean) <= centre.rows:
+            squares, rows, total = _by_covariance(chunks, centre)
+        else:
+            squares, rows, total = _by_gram(chunks, centre, n)
     # Up to this size an eigenvalue is rounding: of the data, of the products or of the mean.
     data, working = torch.finfo(centre.dtype).eps, torch.finfo(torch.float64).eps
-    products = max(data**2, max(centre.count, len(centre.mean)) * working) * float(squares[0])
+    products = max(data**2, max(centre.rows, len(centre.mean)) * working) * float(squares[0])
     shift = 64 * working * float(centre.mean.norm())  # a few roundings of every entry
-    noise = max(products, centre.count * shift**2)
+    noise = max(products, centre.rows * shift**2)
     n = _within(n, int((squares > noise).sum()), at_most)
     rows = rows[:n]
     peaks = rows.gather(1, rows.abs().argmax(1, keepdim=True))  # eigenvectors have no sign
-    freedom = centre.count - 1
+    freedom = centre.rows - 1
     return PCA(
         centre.mean.to(centre.dtype),
         (rows * peaks.sign()).to(centre.dtype),
@@ -159,12 +140,6 @@ class Projection(nn.Module):
         """Take the coordinates of ``pca``, in its dtype.
 
         The scale ``"unit"`` divides each coordinate by its standard deviation.
-
-        Examples
-        --------
-        >>> pca = fit_pca(lambda: [torch.tensor([[0.0, 1.0], [2.0, 1.0], [4.0, 1.0]])], 1)
-        >>> Projection.from_pca(pca, "unit")(torch.tensor([[4.0, 1.0]]))
-        tensor([[1.]])
         """
         one_of("Projection.from_pca", "scale", scale, SCALES)
         # In float64, because the bias is the difference of large numbers if the mean is large.
@@ -176,12 +151,10 @@ class Projection(nn.Module):
         return cls(weight.to(dtype), bias.to(dtype), trainable=trainable)
 
     def forward(self, z: Tensor) -> Tensor:
-        """Project latents ``(B, D)`` to ``(B, n)``."""
         return F.linear(z, self.weight, self.bias)
 
     def extra_repr(self) -> str:
-        n, width = self.weight.shape
-        return f"in_features={width}, out_features={n}"
+        return "out_features={}, in_features={}".format(*self.weight.shape)
 
 
 # --- four ways to find the directions ---------------------------------------------------------
@@ -190,11 +163,10 @@ class Projection(nn.Module):
 # orthonormal eigenvectors, in float64 and on the device of the chunks.
 
 
-@dataclass(frozen=True, eq=False)
-class Centre:
+class Centre(NamedTuple):
     """Number, mean ``(D,)`` in float64, and precision of the rows."""
 
-    count: int
+    rows: int
     mean: Tensor
     dtype: torch.dtype
 
@@ -222,15 +194,15 @@ def _by_covariance(chunks: Chunks, centre: Centre) -> Eigenpairs:
 def _by_gram(chunks: Chunks, centre: Centre, n: int) -> Eigenpairs:
     """Take eigenvectors ``u`` of ``X X'``, which give those of ``X' X`` as ``X' u``; one pass."""
     # In the precision of the data: the products alone are taken in float64, block by block.
-    held = centre.mean.new_empty(centre.count, len(centre.mean), dtype=centre.dtype)
+    held = centre.mean.new_empty(centre.rows, len(centre.mean), dtype=centre.dtype)
     start = 0
     for chunk in _checked(chunks):
         # Rows beyond the first count are dropped here, and complained of below.
-        held[start : start + len(chunk)] = chunk[: max(0, centre.count - start)]
+        held[start : start + len(chunk)] = chunk[: max(0, centre.rows - start)]
         start += len(chunk)
-    _check_same(start, centre.count)
+    _check_same(start, centre.rows)
     blocks = list(zip(held.split(BLOCK_COLUMNS, 1), centre.mean.split(BLOCK_COLUMNS), strict=True))
-    gram = centre.mean.new_zeros(centre.count, centre.count)
+    gram = centre.mean.new_zeros(centre.rows, centre.rows)
     for block, mean in blocks:
         values = block - mean
         gram.addmm_(values, values.T)
@@ -303,7 +275,7 @@ def _centred(chunks: Chunks, centre: Centre) -> Iterator[Tensor]:
         count += len(chunk)
         # In place, because a second copy of a chunk costs more than the subtraction.
         yield chunk.to(torch.float64, copy=True).sub_(centre.mean)
-    _check_same(count, centre.count)
+    _check_same(count, centre.rows)
 
 
 def _checked(chunks: Chunks) -> Iterator[Tensor]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from math import log
 from typing import Any
 
 import torch
@@ -14,6 +14,7 @@ from torch.nn.modules.module import register_module_forward_hook
 from vinets.core.checks import one_of, optional_positive_int, parameter_error
 from vinets.core.device import Inputs, call, evaluating, logits_of
 from vinets.core.settings import LATENT_KINDS
+from vinets.latent.paths import main_tensor, tensors_in
 
 
 @dataclass(frozen=True)
@@ -37,20 +38,15 @@ class LatentReader(nn.Module):
     ``last_hidden_state`` or else first Tensor counts. Its shape says what it is: ``(B, D)`` are
     vectors, ``(B, T, C)`` tokens, ``(B, C, H, W)`` maps.
 
-    Parameters
-    ----------
-    kind : str, default="auto"
-        What to make of it; vectors are one position under every kind.
+    The kind says what to make of it; vectors are one position under every kind.
 
-        - ``"map"``: the descriptors at all positions, with ``P = H * W``, ``T`` or 1.
-        - ``"pool"``: maps averaged down to ``pool x pool``, ``P = pool**2``.
-        - ``"class_token"``: the first token, ``P = 1``.
-        - ``"mean_token"``: the mean over the positions, ``P = 1``.
-        - ``"auto"``: ``"mean_token"`` for tokens, ``"map"`` for everything else.
-    pool : int or None, default=None
-        Side of the pooled map; needed by ``kind="pool"`` and refused by the others.
-    channels_last : bool, default=False
-        Whether maps come as ``(B, H, W, C)``.
+    - ``"map"``: the descriptors at all positions, with ``P = H * W``, ``T`` or 1.
+    - ``"pool"``: maps averaged down to ``pool x pool``, ``P = pool**2``.
+    - ``"class_token"``: the first token, ``P = 1``.
+    - ``"mean_token"``: the mean over the positions, ``P = 1``.
+    - ``"auto"``: ``"mean_token"`` for tokens, ``"map"`` for everything else.
+
+    With ``channels_last``, maps come as ``(B, H, W, C)``.
 
     Examples
     --------
@@ -75,29 +71,28 @@ class LatentReader(nn.Module):
         self.channels_last = bool(channels_last)
 
     def forward(self, output: Any) -> Tensor:
-        """Return latents ``(B, C, P)``; the dtype stays."""
         # All but averages are views of the output, so that nothing is copied on the way.
         values = _checked(output)
         if values.ndim == 2:
             return values.unsqueeze(2)
         tokens = values.ndim == 3
+        if (self.kind, tokens) in (("pool", True), ("class_token", False)):
+            accepted = "maps (B, C, H, W)" if tokens else "tokens (B, T, C)"
+            raise ValueError(
+                f"LatentReader(kind={self.kind!r}) reads {accepted} or vectors (B, D). Got shape "
+                f"{tuple(values.shape)} instead. Use kind='mean_token' or kind='map'."
+            )
         if self.pool is not None:
-            if tokens:
-                raise _wrong_kind("pool", "maps (B, C, H, W)", values)
             maps = values.permute(0, 3, 1, 2) if self.channels_last else values
             if self.pool > min(maps.shape[2:]):
                 accepted = f"at most the side of the map, {min(maps.shape[2:])}"
                 raise parameter_error("LatentReader", "pool", accepted, self.pool)
             return F.adaptive_avg_pool2d(maps, self.pool).flatten(2)
         if self.kind == "class_token":
-            if not tokens:
-                raise _wrong_kind("class_token", "tokens (B, T, C)", values)
             # Not a slice, because torch 2.6 exports that its batch is not the largest integer.
             return values.select(1, 0).unsqueeze(2)
-        if tokens:
-            descriptors = values.transpose(1, 2)
-        elif self.channels_last:
-            descriptors = values.flatten(1, 2).transpose(1, 2)
+        if tokens or self.channels_last:
+            descriptors = values.flatten(1, -2).transpose(1, 2)
         else:
             descriptors = values.flatten(2)
         if self.kind == "mean_token" or (self.kind == "auto" and tokens):
@@ -105,20 +100,12 @@ class LatentReader(nn.Module):
         return descriptors
 
     def describe(self, output: Any) -> LatentShape:
-        """Tell channels and positions of ``output`` as it is, before it is pooled or flattened.
-
-        Examples
-        --------
-        >>> import torch
-        >>> LatentReader(channels_last=True).describe(torch.zeros(1, 7, 5, 3))
-        LatentShape(channels=3, height=7, width=5)
-        """
-        sizes = tuple(_checked(output).shape[1:])
-        if len(sizes) == 1:
-            return LatentShape(sizes[0], 1, 1)
-        if len(sizes) == 2:
-            return LatentShape(sizes[1], 1, sizes[0])
-        return LatentShape(*(sizes[2:] + sizes[:2] if self.channels_last else sizes))
+        """Tell channels and positions of ``output`` as it is, before it is pooled or flattened."""
+        *grid, channels = _checked(output).shape[1:]
+        if len(grid) == 2 and not self.channels_last:
+            channels, *grid = *grid, channels
+        height, width = [1, 1, *grid][-2:]
+        return LatentShape(channels, height, width)
 
     def config(self) -> dict[str, Any]:
         """Return the arguments that build this reader again."""
@@ -130,20 +117,39 @@ class LatentReader(nn.Module):
 
 def first_tensor(output: Any) -> Tensor:
     """Return the Tensor in an output: itself, ``last_hidden_state``, or the first one."""
-    if isinstance(output, Tensor):
-        return output
-    candidates: Iterable[Any] = output if isinstance(output, tuple | list) else ()
-    if isinstance(output, Mapping):
-        # Outputs of transformers may begin with a loss or with logits.
-        hidden = output.get("last_hidden_state")
-        candidates = output.values() if hidden is None else (hidden,)
-    for value in candidates:
-        if isinstance(value, Tensor):
-            return value
-    raise ValueError(
-        "The module at the cut must return a Tensor, or a tuple, list or mapping that holds one. "
-        f"Got {type(output).__name__} instead. Cut at another module."
-    )
+    tensor = main_tensor(output)
+    if tensor is None:
+        raise ValueError(
+            "The module at the cut must return a Tensor, or a tuple, list or mapping that holds "
+            f"one. Got {type(output).__name__} instead. Cut at another module."
+        )
+    return tensor
+
+
+def channels_come_last(output: Any, inputs: Inputs) -> bool:
+    """Tell whether the output for images is a map (B, H, W, C), by the proportions of the images.
+
+    Height and width are the two of its neighbouring sizes that are most like those of an image; a
+    map for which both readings fit as well has its channels first.
+
+    Examples
+    --------
+    >>> images = torch.zeros(1, 3, 64, 32)
+    >>> channels_come_last(torch.zeros(1, 8, 4, 96), images)
+    True
+    >>> channels_come_last(torch.zeros(1, 96, 8, 4), images)
+    False
+    """
+    shape = first_tensor(output).shape
+    if len(shape) != 4:
+        return False
+    images = (t.shape[2:] for t in tensors_in(inputs) if t.ndim == 4)
+    height, width = next(images, (1, 1))
+
+    def distance(rows: int, columns: int) -> float:
+        return abs(log(rows * width / (columns * height)))
+
+    return distance(shape[1], shape[2]) < distance(shape[2], shape[3]) - 1e-6
 
 
 def _checked(output: Any) -> Tensor:
@@ -154,13 +160,6 @@ def _checked(output: Any) -> Tensor:
             f"Got {tuple(values.shape)} instead. Cut at another module."
         )
     return values
-
-
-def _wrong_kind(kind: str, accepted: str, values: Tensor) -> ValueError:
-    return ValueError(
-        f"LatentReader(kind={kind!r}) reads {accepted} or vectors (B, D). "
-        f"Got shape {tuple(values.shape)} instead. Use kind='mean_token' or kind='map'."
-    )
 
 
 # --- the last linear layer --------------------------------------------------------------------

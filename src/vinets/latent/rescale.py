@@ -14,21 +14,10 @@ MIN_DEVIATION = 1e-12  # as a share of the mean; what is smaller is the rounding
 
 
 class Rescale(nn.Module):
-    """``z -> tanh((z - mean) / std)``, entry by entry.
+    """``z -> tanh((z - mean) / std)``, entry by entry; without ``squash``, the tanh is left out.
 
-    Parameters
-    ----------
-    mean, std : Tensor
-        Of one shape that broadcasts over a batch of latents: ``(D,)`` for features of ``(B, D)``,
-        ``(C, 1)`` for channels of ``(B, C, P)``. Kept as float32 buffers.
-    squash : bool, default=True
-        Whether to apply the tanh. Without it the latents are standardised only.
-
-    Examples
-    --------
-    >>> rescale = Rescale(torch.tensor([1.0, 0.0]), torch.tensor([2.0, 1.0]), squash=False)
-    >>> rescale(torch.tensor([[5.0, 3.0]]))
-    tensor([[2., 3.]])
+    Mean and deviation have one shape that broadcasts over a batch of latents: ``(D,)`` for features
+    of ``(B, D)``, ``(C, 1)`` for channels of ``(B, C, P)``. They are kept as float32 buffers.
     """
 
     mean: Tensor
@@ -47,15 +36,10 @@ class Rescale(nn.Module):
     def fit(
         cls, latents: LatentStore | Iterable[Tensor], per: str = "feature", *, squash: bool = True
     ) -> Rescale:
-        """Take mean and standard deviation from a pass over a store, or chunks ``(b, ...)``.
-
-        There is one scale for every value of a latent, or with ``per="channel"`` one for every
-        index of its first axis.
-        """
+        """Take mean and standard deviation from a pass over the latents; see :func:`moments`."""
         return cls(*moments(latents, per), squash=squash)
 
     def forward(self, z: Tensor) -> Tensor:
-        """Rescale latents, of any shape that the scales broadcast over."""
         scaled = (z - self.mean).div_(self.std)
         return scaled.tanh_() if self.squash else scaled
 
@@ -75,12 +59,6 @@ def moments(latents: LatentStore | Iterable[Tensor], per: str = "feature") -> tu
 
     There is one result for every value of a latent, or with ``per="channel"`` one for every index
     of its first axis, pooled over the others, which are kept with length 1. Both are in float64.
-
-    Examples
-    --------
-    >>> mean, std = moments([torch.tensor([[0.0, 7.0]]), torch.tensor([[2.0, 7.0]])])
-    >>> mean.tolist(), std.tolist()
-    ([1.0, 7.0], [1.0, 1.0])
     """
     one_of("moments", "per", per, ("feature", "channel"))
     shape: torch.Size | None = None

@@ -19,7 +19,7 @@ from vinets.core.progress import Progress
 from vinets.data.source import DataSplit, Source
 from vinets.data.sources import as_source
 from vinets.measure.cost import batch_of
-from vinets.networks.seen import refuse_seen
+from vinets.networks.network import refuse_seen
 from vinets.report import Column, Row, Table
 
 CALIBRATION_BINS = 15  # intervals of equal width for the largest probability

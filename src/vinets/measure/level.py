@@ -1,18 +1,45 @@
-"""One rule for every comparison of accuracies: when two networks are level."""
+"""What accuracies tell: when two networks are level, and when one is hardly right.
+
+There is one rule for every comparison, and a warning before work is wasted on a network that is
+hardly better than chance, with the likely cause.
+"""
 
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean, stdev
 
 import numpy as np
+import torch
+from scipy.stats import binom
 from scipy.stats import t as student
+from torch import nn
+
+from vinets.core.checks import DoubtWarning, counted
+from vinets.data import ImageSource, Preprocessing, Source
+from vinets.data.source import choose_per_class
+from vinets.measure.accuracy import evaluate
 
 BOOTSTRAP_DRAWS = 2_000
 CONFIDENCE = 0.95
 Wrong = Sequence[int]  # positions of the test images that a network gets wrong
+
+TOLERATED_LOSS = 0.05  # share of right answers below the stated accuracy that is passed over
+GUESSING_PROBABILITY = 0.05  # a guessing network may be right as often with a lower probability
+DEVIATIONS = 3  # standard deviations of a share of right answers that are passed over
+DOUBTED_SHARE = 0.5  # other normalisations are tried below this share of the way from chance to 1
+MIN_GAIN = 0.1  # share of right answers that another normalisation must gain to be named
+TRIAL_IMAGES = 500
+
+NORMALISATIONS = (  # means and deviations of pixels in [0, 1] that networks are trained with
+    ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),  # ImageNet
+    ((0.5,), (0.5,)),  # pixels in [-1, 1]
+    ((0.0,), (1.0,)),  # pixels as they are
+    ((0.0,), (1 / 255,)),  # bytes as they are
+)
 
 
 @dataclass(frozen=True)
@@ -80,3 +107,107 @@ def over_seeds(gaps: Sequence[float]) -> Difference:
         return Difference(value)
     reach = student.ppf((1 + CONFIDENCE) / 2, len(gaps) - 1) * stdev(gaps) / math.sqrt(len(gaps))
     return Difference(value, (float(value - reach), float(value + reach)))
+
+
+# --- doubts -------------------------------------------------------------------------------------
+
+
+class AccuracyWarning(DoubtWarning):
+    """A network is hardly better than chance, or far below what was stated."""
+
+
+def low_accuracy_sentence(
+    name: str,
+    accuracy: float,
+    examples: int,
+    classes: int,
+    stated: float | None = None,
+    better: tuple[Preprocessing, float] | None = None,
+) -> str | None:
+    """Write a sentence on a network whose accuracy is suspiciously low; None if it is not.
+
+    It is near chance if it is not better, beyond doubt, than 2.5 times chance, or, with few
+    classes, than 15 % of the way from chance to certainty. It is far below the accuracy ``stated``
+    if it is so by 5 points and by 3 standard deviations; near chance as it was then, it needs more
+    training. Another normalisation that is ``better``, and its accuracy, is always worth a word.
+    """
+    chance = 1 / classes
+    guessing = chance + min(1.5 * chance, 0.15 * (1 - chance))
+    right = round(accuracy * examples)
+    near_chance = binom.sf(right - 1, examples, guessing) > GUESSING_PROBABILITY
+    as_stated = _is_as_stated(accuracy, examples, stated)
+    compared = ""
+    if near_chance:
+        compared = f", not far from the {100 * chance:.1f} % of chance"
+    elif stated is not None and not as_stated:
+        compared = f", far below the {100 * stated:.1f} % that were stated when it was saved"
+    elif better is None:
+        return None
+    text = f"{name} is right on {100 * accuracy:.1f} % of {counted(examples, 'example')}{compared}"
+    if near_chance and as_stated:
+        return (
+            f"{text}: train it for more --epochs, or with a lower --learning-rate if its loss does "
+            "not fall."
+        )
+    if better is not None:
+        mean, std = (",".join(f"{v:.4g}" for v in vs) for vs in (better[0].mean, better[0].std))
+        return (
+            f"{text}, and on {100 * better[1]:.1f} % of a part of them with --mean {mean} --std "
+            f"{std}: pass these if it was trained so."
+        )
+    return (
+        f"{text}: check that images are normalised as in its training (--mean, --std), and that "
+        "weights and classes belong together."
+    )
+
+
+def _is_as_stated(accuracy: float, examples: int, stated: float | None) -> bool:
+    """Tell whether a network is known to be as good as when it was saved."""
+    if stated is None:
+        return False
+    spread = math.sqrt(stated * (1 - stated) / examples)
+    return stated - accuracy <= max(TOLERATED_LOSS, DEVIATIONS * spread)
+
+
+def better_normalisation(
+    network: nn.Module, source: ImageSource, device: torch.device | str | None = None
+) -> tuple[Preprocessing, float] | None:
+    """Find a common normalisation with which a network is far more often right, and how often."""
+    chosen = choose_per_class(source.labels, -(-TRIAL_IMAGES // len(source.classes)), seed=0)
+    images, labels, own = source.images[chosen], source.labels[chosen], source.preprocessing
+    candidates = [own, Preprocessing.from_images(images)]
+    for mean, std in NORMALISATIONS:
+        if len(mean) in (1, own.channels):
+            times = own.channels // len(mean)
+            candidates.append(replace(own, mean=mean * times, std=std * times))
+    right = {}
+    for one in candidates:
+        normalised = ImageSource(images, labels, source.classes, one)
+        # Any examples will do here, also those that the network was trained on.
+        right[one] = evaluate(network, normalised, part="train", device=device).accuracy
+    best = max(right, key=right.__getitem__)
+    least = max(MIN_GAIN, DEVIATIONS * math.sqrt(0.25 / len(chosen)))
+    return (best, right[best]) if right[best] - right[own] > least else None
+
+
+def warn_of_low_accuracy(
+    name: str,
+    network: nn.Module,
+    source: Source,
+    accuracy: float,
+    stated: float | None = None,
+    device: torch.device | str | None = None,
+) -> None:
+    """Warn of a network that is near chance on ``source``, below what was stated, or misled.
+
+    Where another normalisation does far better, this is named.
+    """
+    facts = name, accuracy, len(source), len(source.classes), stated
+    sentence, chance = low_accuracy_sentence(*facts), 1 / len(source.classes)
+    low = accuracy < chance + DOUBTED_SHARE * (1 - chance)
+    # A network as good as when it was saved was trained with the normalisation that it has.
+    unclear = not _is_as_stated(accuracy, len(source), stated)
+    if unclear and (low or sentence) and isinstance(source, ImageSource):
+        sentence = low_accuracy_sentence(*facts, better_normalisation(network, source, device))
+    if sentence is not None:
+        warnings.warn(sentence, AccuracyWarning, stacklevel=3)

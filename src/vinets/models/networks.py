@@ -1,12 +1,11 @@
 """The networks of this package: residual ones, a small convolutional one, two transformers.
 
 Residual networks have the layer names that torchvision uses. ResNet-18 and ResNet-34 differ from
-the networks for ImageNet in the stem: a 3x3 convolution of stride 1. The 3x3 max-pool of stride 2
-behind it is kept unless ``maxpool=False``; with it the parameter counts and map sizes at the cut
-points are those of the VI-Net paper. ResNet-20, 32, 44 and 56 are those that He et al. (2016)
-trained on CIFAR: 6n + 2 layers in three stages of 16, 32 and 64 channels, no max-pool. They differ
-from the paper in the shortcuts between stages, which are 1x1 convolutions here and padding with
-zeros there.
+the networks for ImageNet in the stem: a 3x3 convolution of stride 1. With the 3x3 max-pool of
+stride 2 behind it, parameters and map sizes at the cut points are those of the VI-Net paper.
+ResNet-20, 32, 44 and 56 are those that He et al. (2016) trained on CIFAR: 6n + 2 layers in three
+stages of 16, 32 and 64 channels, no max-pool. They differ from the paper in the shortcuts between
+stages, which are 1x1 convolutions here and padding with zeros there.
 
 A cut behind a block of a transformer gives tokens. Blocks normalise first, as in GPT-2 and the
 vision transformer, and the mean of all tokens is classified.
@@ -22,7 +21,16 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from vinets.core.checks import parameter_error
+from vinets.core.options import check_value, real, whole
 from vinets.models.libraries.base import Library, Options
+
+
+def _arguments(variables: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments among the first variables of a constructor.
+
+    From these, :func:`vinets.models.source_of` makes the network again.
+    """
+    return {name: value for name, value in variables.items() if name not in ("self", "__class__")}
 
 
 def _conv3x3(inputs: int, outputs: int, stride: int = 1) -> nn.Conv2d:
@@ -52,38 +60,23 @@ class BasicBlock(nn.Module):
 
 
 class ResNet(nn.Module):
-    """Residual network of basic blocks.
-
-    ``blocks`` is how many there are in each stage, ``channels`` the width of the first stage; each
-    stage is twice as wide as the one before. ``inputs`` is how many channels images have.
-    """
+    """Residual network of basic blocks; each stage is twice as wide as the one before."""
 
     def __init__(
         self,
-        blocks: Sequence[int],
+        blocks: Sequence[int],  # how many in each stage
         num_classes: int,
         maxpool: bool,
-        channels: int = 64,
-        inputs: int = 3,
+        channels: int = 64,  # width of the first stage
+        inputs: int = 3,  # channels of images
     ) -> None:
+        self.arguments = _arguments(locals())
         super().__init__()
-
-        def within(value: Any, most: int) -> bool:
-            return isinstance(value, int) and 1 <= value <= most
-
-        if len(blocks) not in (3, 4) or not all(within(count, 100) for count in blocks):
+        count = whole(1, 100)
+        if len(blocks) not in (3, 4) or not all(map(count.holds, blocks)):
             accepted = "three or four integers from 1 to 100"
             raise parameter_error("ResNet", "blocks", accepted, blocks)
-        if not within(channels, 1024):
-            raise parameter_error("ResNet", "channels", "an integer from 1 to 1024", channels)
-        # Arguments that source_of needs to make the network again.
-        self.arguments = {
-            "blocks": list(blocks),
-            "num_classes": num_classes,
-            "maxpool": maxpool,
-            "channels": channels,
-            "inputs": inputs,
-        }
+        check_value("ResNet", "channels", whole(1, 1024), channels)
         self.conv1 = _conv3x3(inputs, channels)
         self.bn1 = nn.BatchNorm2d(channels)
         self.relu = nn.ReLU(inplace=True)
@@ -91,9 +84,8 @@ class ResNet(nn.Module):
         self.layer1 = _stage(channels, channels, blocks[0], stride=1)
         self.layer2 = _stage(channels, 2 * channels, blocks[1], stride=2)
         self.layer3 = _stage(2 * channels, 4 * channels, blocks[2], stride=2)
-        self.layer4: nn.Module | None = None
-        if len(blocks) == 4:
-            self.layer4 = _stage(4 * channels, 8 * channels, blocks[3], stride=2)
+        four = len(blocks) == 4
+        self.layer4 = _stage(4 * channels, 8 * channels, blocks[3], stride=2) if four else None
         self.avgpool = nn.AdaptiveAvgPool2d(1)
         self.fc = nn.Linear(channels * 2 ** (len(blocks) - 1), num_classes)
         # He initialisation by the outputs, which keeps the size of gradients, as torchvision does.
@@ -115,8 +107,7 @@ def _stage(inputs: int, outputs: int, count: int, stride: int) -> nn.Sequential:
 
 def _narrowed(width: float) -> int:
     """Return the channels of the first stage at a share of the usual ones."""
-    if not isinstance(width, int | float) or not 1 / 64 <= width <= 1:
-        raise parameter_error("ResNet", "width", "a number from 1/64 to 1", width)
+    check_value("ResNet", "width", real(1 / 64, 1, high_included=True), width)
     return round(64 * width)
 
 
@@ -143,13 +134,7 @@ def resnet34(
 
 
 def resnet20(num_classes: int = 10, *, inputs: int = 3) -> ResNet:
-    """Make a ResNet-20 for CIFAR.
-
-    Examples
-    --------
-    >>> sum(p.numel() for p in resnet20(10).parameters())
-    272474
-    """
+    """Make a ResNet-20 for CIFAR."""
     return ResNet((3, 3, 3), num_classes, False, 16, inputs)
 
 
@@ -171,13 +156,12 @@ def resnet56(num_classes: int = 10, *, inputs: int = 3) -> ResNet:
 class DigitsNet(nn.Module):
     """Four convolutions, each with batch norm and ReLU; the maps are halved after two of them.
 
-    On 8x8 images the maps have 32 channels of 8x8, then 64 and 128 channels of 4x4. About nine
-    tenths of the 103,000 parameters lie behind ``relu2``. Images may have any size from 2x2 on.
+    About nine tenths of the 103,000 parameters lie behind ``relu2``. Images may have any size.
     """
 
     def __init__(self, num_classes: int = 10, channels: int = 1) -> None:
+        self.arguments = _arguments(locals())
         super().__init__()
-        self.arguments = {"num_classes": num_classes, "channels": channels}
         self.conv1, self.bn1, self.relu1 = _convolve(channels, 32)
         self.conv2, self.bn2, self.relu2 = _convolve(32, 32)
         self.pool = nn.MaxPool2d(2)
@@ -240,8 +224,7 @@ class _Transformer(nn.Module):
     ) -> None:
         super().__init__()
         owner = type(self).__name__
-        if not 1 <= depth <= 100:
-            raise parameter_error(owner, "depth", "an integer from 1 to 100", depth)
+        check_value(owner, "depth", whole(1, 100), depth)
         if width < 1 or heads < 1 or width % heads:
             raise parameter_error(owner, "width", f"a multiple of the heads ({heads})", width)
         self.position = nn.Parameter(0.02 * torch.randn(1, tokens, width))
@@ -259,14 +242,7 @@ class _Transformer(nn.Module):
 
 
 class VisionTransformer(_Transformer):
-    """Square patches of an image as tokens.
-
-    Examples
-    --------
-    >>> net = VisionTransformer()
-    >>> net(torch.zeros(2, 3, 32, 32)).shape, sum(p.numel() for p in net.parameters())
-    (torch.Size([2, 10]), 2693194)
-    """
+    """Square patches of an image as tokens."""
 
     def __init__(
         self,
@@ -279,20 +255,11 @@ class VisionTransformer(_Transformer):
         heads: int = 3,
         dropout: float = 0.0,
     ) -> None:
+        self.arguments = _arguments(locals())
         if patch < 1 or size < 1 or size % patch:
             accepted = f"a divisor of the side of the images ({size})"
             raise parameter_error("VisionTransformer", "patch", accepted, patch)
         super().__init__((size // patch) ** 2, width, depth, heads, num_classes, dropout)
-        self.arguments = {
-            "num_classes": num_classes,
-            "channels": channels,
-            "size": size,
-            "patch": patch,
-            "width": width,
-            "depth": depth,
-            "heads": heads,
-            "dropout": dropout,
-        }
         self.patches = nn.Conv2d(channels, width, patch, stride=patch)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -312,16 +279,8 @@ class TextTransformer(_Transformer):
         heads: int = 4,
         dropout: float = 0.2,
     ) -> None:
+        self.arguments = _arguments(locals())
         super().__init__(length, width, depth, heads, num_classes, dropout)
-        self.arguments = {
-            "num_classes": num_classes,
-            "vocabulary": vocabulary,
-            "length": length,
-            "width": width,
-            "depth": depth,
-            "heads": heads,
-            "dropout": dropout,
-        }
         self.words = nn.Embedding(vocabulary, width)
         nn.init.normal_(self.words.weight, std=0.1)
 
@@ -331,23 +290,16 @@ class TextTransformer(_Transformer):
 
 # --- by name ----------------------------------------------------------------------------------
 
-NETWORKS: dict[str, Callable[..., nn.Module]] = {
-    "resnet18": resnet18,
-    "resnet34": resnet34,
-    "resnet20": resnet20,
-    "resnet32": resnet32,
-    "resnet44": resnet44,
-    "resnet56": resnet56,
-    "resnet": ResNet,
-    "digits_cnn": digits_cnn,
-    "vit": VisionTransformer,
-    "text_transformer": TextTransformer,
-}
-CLASSES = {
+CLASSES: dict[str, type[nn.Module]] = {
     "resnet": ResNet,
     "digits_cnn": DigitsNet,
     "vit": VisionTransformer,
     "text_transformer": TextTransformer,
+}
+_RESNETS = (resnet18, resnet34, resnet20, resnet32, resnet44, resnet56)
+NETWORKS: dict[str, Callable[..., nn.Module]] = {
+    **{make.__name__: make for make in _RESNETS},
+    **CLASSES,
 }
 
 
@@ -363,7 +315,7 @@ class Own(Library):
 
     def build(self, name: str, options: Options) -> nn.Module:
         if name not in NETWORKS:
-            raise ValueError(f"the name must be one of {', '.join(NETWORKS)}")
+            raise ValueError(f"the name must be one of {self.written}")
         return NETWORKS[name](**options)
 
     def candidates(self, model: nn.Module) -> Iterator[tuple[str | None, Options]]:

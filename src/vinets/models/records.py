@@ -1,9 +1,8 @@
 """Networks by name, and the records from which they can be made again later.
 
-A model record is a plain dict ``{"library": ..., "name": ..., "options": ...}``, to be written as
-JSON next to the weights; it holds no weights and no code. It may come from a file that nobody
-vouches for: the library is one that is registered here, the name is a word that the library looks
-up in its own list, or among the files that were named in this process, and options that would
+A model record is a plain dict ``{"library": ..., "name": ..., "options": ...}``, kept as JSON next
+to the weights. It may come from a file that nobody vouches for: the name is a word that a library
+looks up in its own list, or among the files that were named in this process, and options that would
 fetch weights or code are refused. A few bytes may still ask for a network of any size. So it is
 sketched first, with large tensors on the device "meta", which has shapes but no numbers, and
 compared with its weights; only then it takes memory.
@@ -13,13 +12,13 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import difflib
 import json
 import os
 import re
 import reprlib
 import sys
 from collections.abc import Callable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -29,7 +28,8 @@ from torch.overrides import TorchFunctionMode
 
 from vinets.core.checks import optional_positive_int, parameter_error, reason_of
 from vinets.core.files import parse_json
-from vinets.models.libraries.base import LIBRARIES, Library, Normalisation, libraries
+from vinets.core.plain import nearest
+from vinets.models.libraries.base import LIBRARIES, Library, libraries
 
 ModelRecord: TypeAlias = dict[str, Any]
 """The keys library, name and options; plain JSON values."""
@@ -44,24 +44,20 @@ MAX_SKETCHED_FLOATS, MAX_SKETCHED_INTEGERS = 4_096, 1 << 20
 OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_DATASETS_OFFLINE")
 
 # Options that name weights, files or code to fetch. They shape no network: records go without.
-FETCHING = frozenset(
-    {
-        *("weights", "weights_backbone", "progress", "checkpoint_path", "cache_dir", "model_args"),
-        *("backbone", "use_pretrained_backbone", "use_timm_backbone", "backbone_kwargs"),
-        *("auto_map", "trust_remote_code", "name_or_path", "_name_or_path"),
-        *("quantization_config", "attn_implementation", "_attn_implementation"),
-        *("experts_implementation", "_experts_implementation"),
-    }
-)
+FETCHING = {
+    *("weights", "weights_backbone", "progress", "checkpoint_path", "cache_dir", "model_args"),
+    *("backbone", "use_pretrained_backbone", "use_timm_backbone", "backbone_kwargs"),
+    *("auto_map", "trust_remote_code", "name_or_path", "_name_or_path"),
+    *("quantization_config", "attn_implementation", "_attn_implementation"),
+    *("experts_implementation", "_experts_implementation"),
+}
 # Functions that take memory for as many elements as they are told.
-CONSTRUCTORS = frozenset(
-    {
-        *(torch.empty, torch.zeros, torch.ones, torch.full, torch.eye, torch.empty_strided),
-        *(torch.rand, torch.randn, torch.randint, torch.randperm),
-        *(torch.arange, torch.linspace, torch.logspace, torch.tril_indices, torch.triu_indices),
-        *(Tensor.new_empty, Tensor.new_zeros, Tensor.new_ones, Tensor.new_full),
-    }
-)
+CONSTRUCTORS = {
+    *(torch.empty, torch.zeros, torch.ones, torch.full, torch.eye, torch.empty_strided),
+    *(torch.rand, torch.randn, torch.randint, torch.randperm),
+    *(torch.arange, torch.linspace, torch.logspace, torch.tril_indices, torch.triu_indices),
+    *(Tensor.new_empty, Tensor.new_zeros, Tensor.new_ones, Tensor.new_full),
+}
 
 
 # --- by name ----------------------------------------------------------------------------------
@@ -74,13 +70,12 @@ def create_model(spec: str, num_classes: int | None = None, **options: Any) -> n
     ----------
     spec : str
         ``"resnet18"``, ``"resnet34"``, ``"resnet20"``, 32, 44 and 56, ``"digits_cnn"``, ``"vit"``
-        or ``"text_transformer"``;
-        ``"timm:NAME"`` and ``"torchvision:NAME"``, which need the extra ``vision``; or
-        ``"hf:CLASS"``, a class of transformers such as ``"hf:ViTForImageClassification"``, which
-        needs the extra ``hf``; or ``"path/file.py:NAME"``, a class or function in a file of your
-        own, which is run; it is given ``num_classes`` if it takes that; or ``"path/net.onnx"``,
-        which needs the extra ``onnx``, and has its weights. Other packages may add to
-        these, see :class:`vinets.models.Library`.
+        or ``"text_transformer"``; ``"timm:NAME"`` and ``"torchvision:NAME"``, which need the extra
+        ``vision``; ``"hf:CLASS"``, a class of transformers such as
+        ``"hf:ViTForImageClassification"``, which needs the extra ``hf``; or
+        ``"path/file.py:NAME"``, a class or function in a file of your own, which is run, with
+        ``num_classes`` if it takes that; or ``"path/net.onnx"``, which needs the extra ``onnx``
+        and has its weights. See :class:`vinets.models.Library` for others.
     num_classes : int or None, default=None
         Outputs of the last layer; None leaves the default of the network.
     **options
@@ -123,12 +118,17 @@ def channel_options(spec: str, channels: int) -> dict[str, Any]:
 
 def normalisation_of(
     spec: str, model: nn.Module, weights: Path | None = None
-) -> Normalisation | None:
+) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
     """Return mean and deviation of pixels in [0, 1] that weights of a network were made for.
 
     None where its library does not tell.
     """
-    return _parse(spec)[0].normalisation(model, weights)
+    mean, std = _parse(spec)[0].normalisation(model, weights) or ((), ())
+    try:
+        pair = tuple(map(float, mean)), tuple(map(float, std))
+    except (TypeError, ValueError):  # it comes from a file, perhaps
+        return None
+    return pair if len(pair[0]) == len(pair[1]) > 0 else None
 
 
 def spec_of(source: ModelRecord) -> str:
@@ -148,10 +148,9 @@ def _parse(spec: str) -> tuple[Library, str]:
         name = library.parse(spec)
         if name is not None:
             return library, name
-    names = [name for library in known if not library.prefix for name in library.names()]
-    near = difflib.get_close_matches(str(spec), names, n=2)
-    hint = f"The nearest names are {', '.join(near)}." if near else ""
+    plain = [name for library in known if not library.prefix for name in library.names()]
     accepted = ", ".join(library.written for library in known)
+    hint = nearest(str(spec), plain).lstrip()
     raise parameter_error("create_model", "spec", f"one of {accepted}", spec, hint)
 
 
@@ -234,8 +233,7 @@ def rebuild(source: ModelRecord, room: int | None = None) -> nn.Module:
 def sketch(source: ModelRecord, room: int) -> nn.Module:
     """Make the network of a record without numbers in its large tensors, at no cost.
 
-    Some networks compute with large tensors while they are made. These are made as they are, within
-    ``room`` bytes.
+    Networks that compute with these while they are made have them, within ``room`` bytes.
     """
     record = _checked(source)
     with offline(), torch.random.fork_rng(devices=[]):  # initial weights must not move the seed
@@ -256,9 +254,8 @@ def _checked(source: Any) -> ModelRecord:
         return parameter_error("rebuild", "source", accepted, reprlib.repr(got), remedy)
 
     if not isinstance(source, dict) or set(source) != {"library", "name", "options"}:
-        raise refused(
-            "a dict with the keys library, name and options", source, "See source_of(model)."
-        )
+        accepted = "a dict with the keys library, name and options"
+        raise refused(accepted, source, "See source_of(model).")
     library, name, options = source["library"], source["name"], source["options"]
     if not isinstance(library, str) or library not in LIBRARIES:
         known = ", ".join(each.name for each in libraries())
@@ -290,15 +287,14 @@ def _plain(value: Any) -> Any:
         return None
 
 
-def _fetches(key: str) -> bool:
-    return key in FETCHING or key.startswith("pretrained")
+def _fetches(key: Any) -> bool:
+    return isinstance(key, str) and (key in FETCHING or key.startswith("pretrained"))
 
 
 def without_fetching(value: Any) -> Any:
     """Return ``value`` less the options, at any depth, that :func:`rebuild` refuses."""
     if isinstance(value, dict):
-        kept = {k: v for k, v in value.items() if not (isinstance(k, str) and _fetches(k))}
-        return {key: without_fetching(inner) for key, inner in kept.items()}
+        return {k: without_fetching(inner) for k, inner in value.items() if not _fetches(k)}
     if isinstance(value, list | tuple):
         return [without_fetching(inner) for inner in value]
     return value
@@ -311,8 +307,7 @@ def nested_items(value: Any) -> Iterator[tuple[str, Any]]:
             yield key, inner
             yield from nested_items(inner)
     elif isinstance(value, list | tuple):
-        for inner in value:
-            yield from nested_items(inner)
+        yield from chain.from_iterable(map(nested_items, value))
 
 
 # --- built offline, and first without memory --------------------------------------------------
@@ -325,11 +320,7 @@ class TooManyTensors(ValueError):
 class TensorGuard(TorchFunctionMode):
     """Counts the tensors that are made from nothing while a network is built.
 
-    Parameters
-    ----------
-    room : int or None, default=None
-        Bytes that they may take; more is refused. None makes a sketch: large tensors have shapes
-        and no numbers, and take no memory.
+    They may take ``room`` bytes. None makes a sketch: large tensors have shapes and no numbers.
     """
 
     def __init__(self, room: int | None = None) -> None:
@@ -364,9 +355,9 @@ class TensorGuard(TorchFunctionMode):
 
 
 def room_for(stored: int) -> int:
-    """Return the bytes that a network may take whose weights take ``stored`` bytes in a file.
+    """Return the bytes that a network may take whose weights in a file take ``stored`` bytes.
 
-    The weights may be those in front of a cut, and the whole network is made before it is cut.
+    These may be the weights in front of a cut alone, and the whole network is made before it.
     """
     return 16 * stored + (128 << 20)
 

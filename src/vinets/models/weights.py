@@ -54,8 +54,8 @@ def check_weights(model: nn.Module, path: str | Path, *, inside: Path | None = N
     said = []
     for kind, names in faults.items():
         if names:
-            more = ", ..." if len(names) > NAMES_IN_MESSAGE else ""
-            said.append(f"{len(names)} {kind} ({', '.join(names[:NAMES_IN_MESSAGE])}{more})")
+            more = ["..."] if len(names) > NAMES_IN_MESSAGE else []
+            said.append(f"{len(names)} {kind} ({', '.join(names[:NAMES_IN_MESSAGE] + more)})")
     if said:
         raise ValueError(
             f"{path} does not fit this {type(model).__name__}. Its tensors should have the names "

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
-from typing import Any, TypeVar
+from dataclasses import fields
+from typing import Any
 
 import torch
 from torch import nn
 
 from vinets.core.checks import parameter_error
 from vinets.core.device import call, device_of, evaluating
-from vinets.core.options import Options, gather
+from vinets.core.options import gather
 from vinets.core.plain import changes, nearest
 from vinets.core.progress import Notes, Progress, progress_of
 from vinets.core.settings import LatentOptions
 from vinets.data.source import choose_per_class
 from vinets.data.sources import as_source
-from vinets.heads import HEADS, BuildFacts, Head, HeadOptions
+from vinets.heads import HEADS, BuildFacts, HeadOptions
 from vinets.heads.class_distances import choose_space, fit_distances, spaces, try_spaces
 from vinets.latent.collect import Latents, collect
-from vinets.networks.network import CutNetwork, network_of
-
-T = TypeVar("T", bound=Options)
+from vinets.networks.network import CutNetwork, put_behind
 
 
 def build(
@@ -56,10 +54,8 @@ def build(
         A kind of :data:`vinets.heads.HEADS`: ``"vanishing"`` and ``"local"`` make a VI-Net,
         ``"products"`` a product head; ``"ridge"``, ``"lda"``, ``"distance"`` and ``"closed"`` need
         no training; the others are plain heads to compare with.
-    device : str or torch.device, default="cpu"
-        Where to work.
-    seed : int, default=0
-        The seed of every draw.
+    device, seed, progress
+        Where to work, the seed of every draw, and how to show the work.
     **options
         Options of the head, such as ``components=32``, ``psi=0.01``, ``keep=16``, and of the
         latents, such as ``per_class=512``: fields of the class ``Options`` of the head, see
@@ -84,15 +80,8 @@ def build(
     if not isinstance(model, Latents):
         if train_data is None or cut is None:
             raise ValueError("build needs train_data and a cut; see cut_points(model, example).")
-        model = collect(
-            model,
-            train_data,
-            cut,
-            options=of_latents,
-            device=device,
-            seed=seed,
-            progress=progress,
-        )
+        where = {"device": device, "seed": seed, "progress": progress}
+        model = collect(model, train_data, cut, options=of_latents, **where)
     watch = progress_of(progress)
     watch.start(HEADS[head].label, 1)
     built = HEADS[head].build(model, chosen, seed, Notes(watch))
@@ -100,22 +89,8 @@ def build(
     return put_behind(model, built, {"head": head, "options": changes(chosen), "seed": seed})
 
 
-def put_behind(
-    latents: Latents, head: Head, notes: dict[str, Any]
-) -> tuple[CutNetwork, BuildFacts]:
-    """Make a network of the truncated one that latents come from and a head, with its facts."""
-    facts, head.facts = head.facts, None  # which a network need not carry around
-    assert facts is not None  # Head.build knows them
-    record = replace(latents.record, notes=notes)
-    network = network_of(latents.backbone, latents.reader, head, record)
-    return network.to(latents.device).eval(), facts
-
-
 def options_of(owner: str, head: str, values: dict[str, Any]) -> tuple[HeadOptions, LatentOptions]:
-    """Return the options of a head and of the latents that it is built on, from flat keywords.
-
-    An option of another head is refused with the heads that have it.
-    """
+    """Return the options of a head and of the latents that it is built on, from flat keywords."""
     kind = HEADS[head]
     names = [one.name for group in (kind.Options, LatentOptions) for one in fields(group)]
     for name in values:
@@ -123,14 +98,12 @@ def options_of(owner: str, head: str, values: dict[str, Any]) -> tuple[HeadOptio
             others = [k for k, h in HEADS.items() if name in {f.name for f in fields(h.Options)}]
             hint = f" It is one of {', '.join(others)}." if others else nearest(name, names)
             raise TypeError(f"{owner} has no option {name!r} with head={head!r}.{hint}")
-
-    def changed(start: T) -> T:
-        own = {one.name for one in fields(start)}  # type: ignore[arg-type]
-        mine = {name: value for name, value in values.items() if name in own}
-        return gather(owner, {"": type(start)}, mine, {"": start})[""]  # type: ignore[return-value]
-
-    options = changed(kind.Options())
-    return options, changed(LatentOptions(**kind.latent_defaults(options)))
+    groups = {"head": kind.Options, "latents": LatentOptions}
+    given = {name: group() for name, group in groups.items()}
+    options: Any = gather(owner, groups, values, given)["head"]
+    given["latents"] = LatentOptions(**kind.latent_defaults(options))
+    of_latents: Any = gather(owner, groups, values, given)["latents"]
+    return options, of_latents
 
 
 def baselines(
@@ -138,17 +111,8 @@ def baselines(
 ) -> dict[str, CutNetwork]:
     """Make untrained networks with the heads that another head is compared with, by their labels.
 
-    Parameters
-    ----------
-    latents : Latents
-        Latents that all are built on; their backbone is shared.
-    head : str, default="vanishing"
-        The kind of the head that the others are compared with: its ``rivals``.
-    options : HeadOptions or None, default=None
-        Options of that head. Its rivals are about as large, see the same variables, or have as many
-        monomials.
-    seed : int, default=0
-        The seed of every head.
+    These are the ``rivals`` of the head, on the same latents and the same backbone. They are about
+    as large as that head with its ``options``, see the same variables, or have as many monomials.
     """
     networks: dict[str, CutNetwork] = {}
     for kind in HEADS[head].rivals:

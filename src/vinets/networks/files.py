@@ -1,16 +1,15 @@
 """Folders of networks: a description in JSON, and the weights next to it in safetensors.
 
-A cut network is described by ``config.json``, an uncut one by ``network.json``. Both may come from
-anybody. What is described is made without memory first, because a few bytes of JSON may ask for any
-amount of it, and takes memory once it is known that the weights are of such a network.
+Both may come from anybody. What is described is made without memory first, because a few bytes of
+JSON may ask for any amount of it, and takes memory once the weights are known to be of it.
 """
 
 from __future__ import annotations
 
 import json
 import reprlib
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,30 +23,22 @@ from vinets.core.plain import as_plain, from_plain
 from vinets.core.registry import UnknownName
 from vinets.core.tensors import as_note, digest, read_file, read_header
 from vinets.data.images import Preprocessing
-from vinets.heads import HEADS, Head
+from vinets.heads import HEADS
 from vinets.heads.class_distances import ClassDistances
 from vinets.latent.cut import truncate
 from vinets.latent.reader import LatentReader
 from vinets.models.facts import Record, example_inputs, remember_training
 from vinets.models.libraries.base import UnnamedFile
-from vinets.models.records import (
-    ModelRecord,
-    TensorGuard,
-    bytes_of,
-    rebuild,
-    room_for,
-    sketch,
-)
+from vinets.models.records import TensorGuard, bytes_of, rebuild, room_for, sketch
 from vinets.models.weights import check_weights, load_weights, read_weights, save_weights
-from vinets.networks.formats import classes_of
-from vinets.networks.network import CutNetwork, network_of
-from vinets.networks.seen import NOTE
+from vinets.networks.formats import WholeNetwork
+from vinets.networks.network import NOTE, CutNetwork, network_of
 
 FORMAT, VERSION = "vinets.network", 3
 CONFIG, MODEL = "config.json", "model.safetensors"
 UNCUT_FORMAT, UNCUT_VERSION = "vinets.backbone", 2
 DESCRIPTION, WEIGHTS = "network.json", "weights.safetensors"
-# what malformed descriptions make of well-meant code
+PASS_ONE = "make the uncut network and pass it: from_pretrained(directory, backbone=network)."
 UNREADABLE = (
     *(KeyError, IndexError, TypeError, ValueError, AttributeError),
     *(RuntimeError, ArithmeticError, MemoryError),
@@ -94,7 +85,7 @@ def load_network(directory: str | Path, backbone: nn.Module | None = None) -> Cu
     forms, _ = read_header(weights, inside=folder)
     stored = {k: (form.dtype.is_floating_point, form.shape) for k, form in forms.items()}
     room = room_for(weights.stat().st_size)
-    try:
+    with _describing(path):
         record = from_plain(Record, config["record"], "record")
         reader = LatentReader(**config["reader"])
         example = example_inputs(record.inputs)
@@ -102,26 +93,19 @@ def load_network(directory: str | Path, backbone: nn.Module | None = None) -> Cu
         index, _ = read_file(weights, wanted=lambda k, f: _of_head(k) and f.dtype == torch.int64)
         with TensorGuard():
             drawn = nn.ModuleDict(_behind(config, index))
-    except UNREADABLE as error:
-        raise _not_described(path, error) from None
     _compare(folder, _forms(drawn), {k: form for k, form in stored.items() if _of_head(k)})
     if backbone is None:
         backbone = _backbone(folder, record, stored, room)
     _refuse_size(path, drawn, room)
     # clones, because tensors in a file lie unaligned, and kernels then round differently
     state = {k: t.clone() for k, t in read_weights(weights, inside=folder).items()}
-    try:
+    with _describing(path):
         if record.cut not in dict(backbone.named_modules()):
             raise ValueError(f"the network has no module {record.cut!r} to be cut at")
         cut = truncate(backbone, record.cut, example)
         behind = _behind(config, state)
-        head = behind["head"]
-        assert isinstance(head, Head)
-        network = network_of(cut, reader, head, record)
-        distances = behind.get("distances")
-        network.distances = distances if isinstance(distances, ClassDistances) else None
-    except UNREADABLE as error:
-        raise _not_described(path, error) from None
+        network = network_of(cut, reader, behind["head"], record)
+        network.distances = behind.get("distances")
     _compare(folder, _forms(network), stored)
     with torch.no_grad():
         network.load_state_dict(state, assign=True)  # keeps the dtypes of the file
@@ -132,7 +116,7 @@ def load_network(directory: str | Path, backbone: nn.Module | None = None) -> Cu
     return network.eval()
 
 
-def _behind(config: Mapping[str, Any], state: Mapping[str, Tensor]) -> dict[str, nn.Module]:
+def _behind(config: Mapping[str, Any], state: Mapping[str, Tensor]) -> dict[str, Any]:
     """Make what a description puts behind the cut, of the right shapes, without its state."""
     arguments = dict(config["head"])
     own = {k.removeprefix("head."): t for k, t in state.items() if k.startswith("head.")}
@@ -143,7 +127,7 @@ def _behind(config: Mapping[str, Any], state: Mapping[str, Tensor]) -> dict[str,
             f"there is no head {config['head']['kind']!r}; if it is defined elsewhere, import the "
             "module that defines it first"
         ) from None
-    behind: dict[str, nn.Module] = {"head": kind.from_config(arguments, own)}
+    behind: dict[str, Any] = {"head": kind.from_config(arguments, own)}
     if "distances" in config:
         behind["distances"] = ClassDistances.from_config(config["distances"], state, "distances.")
     return behind
@@ -152,10 +136,7 @@ def _behind(config: Mapping[str, Any], state: Mapping[str, Tensor]) -> dict[str,
 def _backbone(folder: Path, record: Record, stored: Mapping[str, Any], room: int) -> nn.Module:
     """Make the uncut network once it is known that the weights are of such a network."""
     if record.source is None:
-        raise ValueError(
-            f"The backbone in {folder} is of a class of its own. Make the uncut network and "
-            "pass it: from_pretrained(directory, backbone=network)."
-        )
+        raise ValueError(f"The backbone in {folder} is of a class of its own; {PASS_ONE}")
     drawn = sketch(record.source, room)
     # A network that cannot be traced is kept whole, as "model" of what stops it at the cut.
     whole = {
@@ -172,8 +153,7 @@ def _refuse_size(path: Path, network: nn.Module, room: int) -> None:
     if size > room:
         raise ValueError(
             f"{path} describes a network of {format_bytes(size)}, far more than the weights beside "
-            "it. If you trust it, make the uncut network and pass it: "
-            "from_pretrained(directory, backbone=network)."
+            f"it. If you trust it, {PASS_ONE}"
         )
 
 
@@ -199,50 +179,42 @@ def _of_head(name: str) -> bool:
 # --- uncut networks ---------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
-class UncutNetwork:
-    """A whole network with its inputs, classes and preprocessing."""
-
-    model: nn.Module = field(metadata={"plain": False})  # its weights have a file of their own
-    source: ModelRecord  # how to make it again; see vinets.models.source_of
-    inputs: dict[str, Any]  # shapes and dtypes; see vinets.models.facts.input_fields
-    classes: tuple[str, ...]
-    preprocessing: Preprocessing | None  # how an image becomes an input
-    training: dict[str, Any]  # recipe, data and results, for the record
+UNCUT_FIELDS = ("source", "inputs", "classes", "preprocessing")  # in record and description
 
 
-def write_uncut(folder: Path, uncut: UncutNetwork) -> None:
-    """Write the weights, then the description that makes the folder complete."""
-    data = uncut.training.get("data")
+def write_uncut(folder: Path, model: nn.Module, record: Record) -> None:
+    """Write the weights, then the description that makes the folder complete.
+
+    The notes of the record are recipe, data and results of the training.
+    """
+    data = record.notes.get("data")
     # in the weights, too, which are used without the folder as well
-    notes = {NOTE: as_note(data)} if isinstance(data, dict) else {}
-    save_weights(uncut.model, folder / WEIGHTS, notes)
-    description = {"format": UNCUT_FORMAT, "version": UNCUT_VERSION, **as_plain(uncut)}
-    write_json(folder / DESCRIPTION, _tied(description, uncut.model.state_dict()))
+    save_weights(model, folder / WEIGHTS, {NOTE: as_note(data)} if isinstance(data, dict) else {})
+    plain = as_plain(record)
+    description = {"format": UNCUT_FORMAT, "version": UNCUT_VERSION}
+    description |= {name: plain[name] for name in UNCUT_FIELDS} | {"training": plain["notes"]}
+    write_json(folder / DESCRIPTION, _tied(description, model.state_dict()))
 
 
-def read_uncut(folder: Path) -> UncutNetwork:
+def read_uncut(folder: Path) -> WholeNetwork:
     """Read what :func:`write_uncut` wrote; other files are refused in one sentence."""
     path, weights = folder / DESCRIPTION, folder / WEIGHTS
     values = _read_description(path, UNCUT_FORMAT, UNCUT_VERSION)
-    try:
-        source, inputs, classes = values["source"], values["inputs"], classes_of(values["classes"])
-        example_inputs(inputs)
-        reading = values["preprocessing"]
-        preprocessing = None if reading is None else Preprocessing.from_dict(reading)
+    training = values.get("training")
+    notes = training if isinstance(training, dict) else {}
+    with _describing(path):
+        known = {name: values[name] for name in UNCUT_FIELDS}
+        record = from_plain(Record, {"cut": "", "notes": notes, **known})
+        example_inputs(record.inputs)
+        if record.preprocessing is not None:
+            Preprocessing.from_dict(record.preprocessing)
         room = room_for(weights.stat().st_size)
-        check_weights(sketch(source, room), weights, inside=folder)
-        model = rebuild(source, room)
-    except UnnamedFile:
-        raise  # it says what to do
-    except UNREADABLE as error:
-        raise _not_described(path, error) from None
+        check_weights(sketch(known["source"], room), weights, inside=folder)
+        model = rebuild(known["source"], room)
     load_weights(model, weights, inside=folder)
     _check_tied(path, values, read_weights(weights, inside=folder), UNCUT_VERSION)
-    training = values.get("training")
-    training = training if isinstance(training, dict) else {}
-    remember_training(model, training.get("data"))
-    return UncutNetwork(model, source, inputs, classes, preprocessing, training)
+    remember_training(model, notes.get("data"))
+    return WholeNetwork(model, record)
 
 
 # --- descriptions -----------------------------------------------------------------------------
@@ -250,20 +222,16 @@ def read_uncut(folder: Path) -> UncutNetwork:
 
 def _tied(description: Mapping[str, Any], state: Mapping[str, Tensor]) -> dict[str, Any]:
     """Return the description with a digest of itself and of the weights that it goes with."""
-    # as it will be read again: a tuple becomes a list
-    plain = json.loads(json.dumps(dict(description)))
+    # As it will be read again: a tuple becomes a list.
+    plain = json.loads(json.dumps({k: v for k, v in description.items() if k != "digest"}))
     return plain | {"digest": digest(sorted(state.items()), plain)}
 
 
 def _check_tied(
     path: Path, description: Mapping[str, Any], state: Mapping[str, Tensor], version: int
 ) -> None:
-    """Raise unless description and weights are as they were written together.
-
-    Files of the version before have no digest.
-    """
-    plain = {name: value for name, value in description.items() if name != "digest"}
-    if description.get("version") == version and description != _tied(plain, state):
+    """Raise unless both are as they were written; files of the version before have no digest."""
+    if description.get("version") == version and description != _tied(description, state):
         raise ValueError(
             f"{path} and the weights beside it were not written together: one of them was changed "
             "or replaced. Take both from the same folder, or save the network again."
@@ -283,6 +251,15 @@ def _read_description(path: Path, format: str, version: int) -> dict[str, Any]:
     return values
 
 
-def _not_described(path: Path, error: Exception) -> ValueError:
-    reason = reason_of(f"no {error}" if isinstance(error, KeyError) else error)
-    return ValueError(f"{path} does not describe a network that this release can make: {reason}.")
+@contextmanager
+def _describing(path: Path) -> Iterator[None]:
+    """Turn what malformed descriptions make of well-meant code into one sentence."""
+    try:
+        yield
+    except UnnamedFile:
+        raise  # it says what to do
+    except UNREADABLE as error:
+        reason = reason_of(f"no {error}" if isinstance(error, KeyError) else error)
+        raise ValueError(
+            f"{path} does not describe a network that this release can make: {reason}."
+        ) from None

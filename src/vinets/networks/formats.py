@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Self, TypeAlias
 
@@ -12,10 +13,11 @@ from torch import Tensor, nn
 
 from vinets.core.device import logits_of
 from vinets.core.files import parse_json
+from vinets.core.plain import from_plain
 from vinets.core.registry import Registry
 from vinets.core.tensors import facts_of
 from vinets.data.images import Preprocessing
-from vinets.models.facts import Record, remember_training
+from vinets.models.facts import Record
 from vinets.models.libraries.base import import_optional
 from vinets.networks.network import CutNetwork
 
@@ -43,8 +45,7 @@ Network: TypeAlias = CutNetwork | WholeNetwork
 class ExportFormat(ABC):
     """A kind of file; a subclass with a ``name`` is known to ``export_network``.
 
-    Of formats with the same suffix, the one whose name comes first in the alphabet is taken where
-    none is named.
+    Where none is named, the first by the alphabet of those with the suffix of the file is taken.
     """
 
     name: ClassVar[str]
@@ -89,48 +90,34 @@ class ExportFormat(ABC):
 
 def suffixes() -> dict[str, str]:
     """Return the names of the formats by suffix, the same whichever file was imported first."""
-    backwards = sorted(EXPORT_FORMATS, reverse=True)  # the first of a suffix is written last
-    names = {EXPORT_FORMATS[name].suffix: name for name in backwards}
-    return dict(sorted(names.items(), key=lambda pair: pair[1]))
+    names: dict[str, str] = {}
+    for name in sorted(EXPORT_FORMATS):
+        names.setdefault(EXPORT_FORMATS[name].suffix, name)
+    return names
 
 
 class ExportedNetwork(nn.Module):
-    """A file that its runtime runs on the CPU, with as many threads as torch has.
-
-    Parameters
-    ----------
-    runtime, precision : str
-        What runs it, and in which numbers: float32, float16 or int8.
-    inputs : dict
-        Shapes and dtypes; see :func:`vinets.models.facts.input_fields`.
-    notes : dict of str to str
-        JSON that the file holds about its ``classes``, its ``preprocessing`` and the ``data`` that
-        it was trained on. Anybody may have written it.
-    size : int
-        Bytes of the file.
-    start : function
-        From a number of threads to a runner.
-    """
+    """A file that its runtime runs on the CPU, with as many threads as torch has."""
 
     def __init__(
         self,
-        runtime: str,
-        precision: str,
-        inputs: Mapping[str, Any],
-        notes: Mapping[str, str],
-        size: int,
-        start: Callable[[int], Runner],
+        runtime: str,  # what runs it
+        precision: str,  # in which numbers: float32, float16 or int8
+        inputs: Mapping[str, Any],  # shapes and dtypes, as of vinets.models.facts.input_fields
+        notes: Mapping[str, str],  # JSON on classes, preprocessing and data; anybody may write it
+        size: int,  # bytes of the file
+        start: Callable[[int], Runner],  # from a number of threads
     ) -> None:
         super().__init__()
         self.runtime, self.precision, self.size = runtime, precision, size
-        self.inputs = dict(inputs)
         try:
-            self.classes = classes_of(parse_json(notes.get("classes", "[]")))
-            values = parse_json(notes.get("preprocessing", "null"))
-            self.preprocessing = None if values is None else Preprocessing.from_dict(values)
+            known = {n: parse_json(notes[n]) for n in ("classes", "preprocessing") if n in notes}
+            self.record = from_plain(Record, {"cut": "", "inputs": dict(inputs), **known})
+            if self.record.preprocessing is not None:
+                Preprocessing.from_dict(self.record.preprocessing)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise ValueError(f"its notes on classes or preprocessing are broken, {error}") from None
-        remember_training(self, facts_of(notes, "data"))
+        self.record = replace(self.record, data=facts_of(notes, "data"))
         self._start = start
         self._threads = torch.get_num_threads()
         self._run = start(self._threads)
@@ -139,7 +126,7 @@ class ExportedNetwork(nn.Module):
         if torch.get_num_threads() != self._threads:
             self._threads = torch.get_num_threads()
             self._run = self._start(self._threads)
-        inputs = tuple(named[name] for name in self.inputs) if x is None else (x,)
+        inputs = tuple(named[name] for name in self.record.inputs) if x is None else (x,)
         logits = self._run(tuple(tensor.cpu().contiguous() for tensor in inputs))
         return logits.to(inputs[0].device)
 
@@ -147,18 +134,8 @@ class ExportedNetwork(nn.Module):
         return self  # a runtime cannot be copied, and a run does not change it
 
 
-def classes_of(values: Any) -> tuple[str, ...]:
-    """Return the names of classes that a file holds, or raise."""
-    if not isinstance(values, list) or not all(isinstance(name, str) for name in values):
-        raise ValueError("the classes are no names")
-    return tuple(values)
-
-
 def open_exported(path: str | Path) -> ExportedNetwork:
-    """Open a file of a format that can be read without running code from it.
-
-    ValueError says in one sentence what is wrong with a file.
-    """
+    """Open a file of a format that can be read without running code from it."""
     path = Path(path)
     kind = EXPORT_FORMATS[suffixes()[path.suffix.lower()]]()
     kind.require()

@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, cast
 
 from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_pre_hook
 
 from vinets.algebra.polynomial import Polynomial
-from vinets.core.device import Inputs, call, device_of, evaluating
-from vinets.heads import DistanceHead, Head, PolynomialHead
+from vinets.core.device import call, device_of, evaluating
+from vinets.core.tensors import facts_of, read_header
+from vinets.data import DataSplit, Source
+from vinets.data.digest import examples_digest, identify
+from vinets.heads import BuildFacts, DistanceHead, Head, PolynomialHead
 from vinets.heads.class_distances import ClassDistances
+from vinets.latent.collect import Latents
 from vinets.latent.reader import LatentReader
-from vinets.models.facts import Record, example_inputs
+from vinets.models.facts import Record, example_inputs, remember_training, trained_on
+from vinets.models.weights import load_weights
 
 # The layers that are counted where the last ones are tuned; a norm goes with the one before it.
 WEIGHTED = (nn.modules.conv._ConvNd, nn.Linear, nn.Embedding, nn.MultiheadAttention)
+NOTE = "trained_on"  # in a file of weights
 
 
 class CutNetwork(nn.Module):
@@ -58,7 +65,16 @@ class CutNetwork(nn.Module):
         cut change with it. Statistics of batch normalisation move in training mode if ``norms``.
         """
         self.backbone = copy.deepcopy(self.backbone)
-        order = _called(self.backbone, example_inputs(self.record.inputs, 2, device_of(self)))
+        names = {m: name for name, m in self.backbone.named_modules() if not any(m.children())}
+        called: dict[nn.Module, str] = {}  # in the order of a forward pass
+
+        def watch(module: nn.Module, _: object) -> None:
+            if module in names:
+                called.setdefault(module, names[module])
+
+        with evaluating(self.backbone), register_module_forward_pre_hook(watch):
+            call(self.backbone, example_inputs(self.record.inputs, 2, device_of(self)))
+        order = [(name, module) for module, name in called.items()]
         weighted = [i for i, (_, module) in enumerate(order) if isinstance(module, WEIGHTED)]
         if layers is None or layers >= len(weighted):
             chosen = order
@@ -101,8 +117,7 @@ class CutNetwork(nn.Module):
                 "This network knows no distances to its classes. Fit them with "
                 "vinets.attach_distances(network, train_data)."
             )
-        values: Tensor = distances(self.latents(x, **named).mean(-1))
-        return values
+        return cast(Tensor, distances(self.latents(x, **named).mean(-1)))
 
     def folded(self) -> Self:
         """Return the network for inference, statistics of training folded into coefficients.
@@ -133,7 +148,7 @@ class CutNetwork(nn.Module):
         """Read what :meth:`save_pretrained` wrote, or a network of the package by its name.
 
         Where the class of the uncut network is the user's own, pass one as ``backbone``; its
-        weights do not matter. The names are those of :func:`vinets.pretrained.names`.
+        weights do not matter.
 
         Examples
         --------
@@ -170,20 +185,57 @@ class VINet(CutNetwork):
         return self.head.polynomials.polynomials(label)
 
 
-def _called(network: nn.Module, inputs: Inputs) -> list[tuple[str, nn.Module]]:
-    """Return modules without children by name, in the order in which a forward pass calls them."""
-    names = {module: name for name, module in network.named_modules() if not any(module.children())}
-    called: dict[str, nn.Module] = {}
-
-    def watch(module: nn.Module, _: object) -> None:
-        if module in names:
-            called.setdefault(names[module], module)
-
-    with evaluating(network), register_module_forward_pre_hook(watch):
-        call(network, inputs)
-    return list(called.items())
-
-
 def network_of(backbone: nn.Module, reader: LatentReader, head: Head, record: Record) -> CutNetwork:
     """Make a :class:`VINet` if the polynomials come from class ideals, else a CutNetwork."""
     return (VINet if head.from_ideals else CutNetwork)(backbone, reader, head, record)
+
+
+def put_behind(
+    latents: Latents, head: Head, notes: dict[str, Any]
+) -> tuple[CutNetwork, BuildFacts]:
+    """Make a network of the truncated one that latents come from and a head, with its facts."""
+    facts, head.facts = head.facts, None  # which a network need not carry around
+    assert facts is not None  # Head.build knows them
+    record = replace(latents.record, notes=notes)
+    network = network_of(latents.backbone, latents.reader, head, record)
+    return network.to(latents.device).eval(), facts
+
+
+# --- what a network was trained on --------------------------------------------------------------
+
+
+def remember_examples(network: nn.Module, source: Source) -> None:
+    """Note that a network was trained on these examples, too."""
+    remember_training(network, trained_on(network, then=examples_digest(source)))
+
+
+def load_trained(model: nn.Module, path: str | Path) -> None:
+    """Load weights, and what their file says about the training data."""
+    load_weights(model, path)
+    remember_training(model, facts_of(read_header(path).notes, NOTE))
+
+
+def refuse_seen(name: str, network: nn.Module, tested: DataSplit | Source) -> None:
+    """Raise if a network was trained on what it is to be tested on, as far as digests tell."""
+    known = trained_on(network)
+    if not known:
+        return
+    test = tested.test if isinstance(tested, DataSplit) else tested
+    assert isinstance(test, Source)
+    if known.get("training") and known["training"] == examples_digest(test):
+        raise ValueError(
+            f"{name} was trained on these examples. Pass examples that it was not trained on, or "
+            'part="train" to measure on these.'
+        )
+    if not isinstance(tested, DataSplit) or "content" not in known:
+        return
+    if known.get("examples"):
+        same = known["examples"] == examples_digest(tested.train, test)
+    else:  # an earlier release wrote no digest of the examples in any order
+        sizes = [known.get("train"), known.get("test")]
+        same = known.get("name") == tested.name and sizes == [len(tested.train), len(test)]
+    if same and known["content"] != identify(tested):
+        raise ValueError(
+            f"{name} was trained on another split of {tested.name}. Pass the split_seed "
+            "(--split-seed) of its training, or data that it was not trained on."
+        )

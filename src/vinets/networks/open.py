@@ -18,13 +18,12 @@ from vinets.core.plain import nearest
 from vinets.core.settings import RECIPES
 from vinets.data import Preprocessing
 from vinets.models import channel_options, create_model, libraries, spec_of, use_file
-from vinets.models.facts import example_inputs, remember_training, trained_on
+from vinets.models.facts import Record, example_inputs, remember_training, trained_on
 from vinets.models.libraries.base import UnnamedFile
 from vinets.models.weights import refuse_pickled
 from vinets.networks.files import CONFIG, DESCRIPTION, read_uncut
 from vinets.networks.formats import open_exported, suffixes
-from vinets.networks.network import CutNetwork
-from vinets.networks.seen import load_trained
+from vinets.networks.network import CutNetwork, load_trained
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,18 +49,14 @@ def open_network(
 ) -> NamedNetwork:
     """Open a network.
 
-    Parameters
-    ----------
-    spec : str or Path
-        A folder that ``vinets train`` or ``save_pretrained`` wrote, an ONNX file (which runs as it
-        is; :func:`in_torch` converts it), a network of the package (``"vinets/NAME"``, see
-        :mod:`vinets.pretrained`), or a name for :func:`vinets.models.create_model`. A network in a
-        file of your own, or one made of an ONNX file, is named again when its folder is opened,
-        ``"out/net@path/file.py:NAME"`` or ``"out/net@path/net.onnx"``: folders have no file run.
-    weights : str, Path or None, default=None
-        A safetensors file, for a name.
-    num_classes, channels : int or None, default=None
-        Of the data, for a name; None leaves the default of the network.
+    ``spec`` is a folder that ``vinets train`` or ``save_pretrained`` wrote, an ONNX file (which
+    runs as it is, and :func:`in_torch` converts), a network of the package (``"vinets/NAME"``, see
+    :mod:`vinets.pretrained`), or a name for :func:`vinets.models.create_model`. A network in a file
+    of your own is named again when its folder is opened: ``"out/net@path/file.py:NAME"`` or
+    ``"out/net@path/net.onnx"``.
+
+    For a name there may be ``weights``, a safetensors file, and the numbers of classes and channels
+    of the data; None leaves the default of the network.
     """
     folder, name = Path(spec).expanduser(), str(spec)
     before, at, file = name.rpartition("@")
@@ -74,7 +69,7 @@ def open_network(
     if weights is not None and (listed or exported or folder.is_dir()):
         raise ValueError(f"{spec} has its own weights. Leave out the weights.")
     if listed:
-        return _opened(name, CutNetwork.from_pretrained(name))
+        return _cut(name, name)
     if folder.is_dir():
         try:
             return _open_folder(folder)
@@ -91,7 +86,7 @@ def open_network(
                 ) from None
     if exported:
         one = open_exported(folder)
-        return NamedNetwork(folder.name, one, None, one.inputs, one.classes, one.preprocessing)
+        return _named(folder.name, one, one.record)
     _refuse_code_without_a_class(folder)
     # A name of another library has a colon, hf:org/net a slash as well: other slashes are paths.
     if folder.exists() or (":" not in name and "/" in name):
@@ -100,12 +95,6 @@ def open_network(
             f"{' or '.join(pretrained.names())}, or the name of a network with its weights, "
             "which may be path/file.py:CLASS."
         )
-    return _open_by_name(name, weights, num_classes, channels)
-
-
-def _open_by_name(
-    name: str, weights: str | Path | None, num_classes: int | None, channels: int | None
-) -> NamedNetwork:
     known, saved = libraries(), pretrained.names()
     if all(library.parse(name) is None for library in known):
         plain = [one for library in known if not library.prefix for one in library.names()]
@@ -144,6 +133,12 @@ def _refuse_code_without_a_class(path: Path) -> None:
 
 def in_torch(opened: NamedNetwork, spec: str | Path) -> NamedNetwork:
     """Return the network of an ONNX file as one of torch, which can be cut and trained."""
+    precision = getattr(opened.network, "precision", "float32")
+    if precision != "float32":
+        raise ValueError(
+            f"{spec} is exported in {precision}. Pass a file in float32, or the network that it "
+            "was made from."
+        )
     model = create_model(str(spec)).eval()
     remember_training(model, trained_on(opened.network))
     return replace(opened, network=model, architecture=str(spec))
@@ -159,7 +154,7 @@ def is_saved(spec: str | Path) -> bool:
 def _open_folder(folder: Path) -> NamedNetwork:
     name = folder.resolve().name
     if (folder / CONFIG).is_file():
-        return _opened(name, CutNetwork.from_pretrained(folder))
+        return _cut(name, folder)
     if (folder / "cascade.json").is_file():
         raise ValueError(
             f"{folder} is a cascade of vinets 0.2, which later releases do not open. Pass its "
@@ -167,46 +162,41 @@ def _open_folder(folder: Path) -> NamedNetwork:
         )
     if (folder / DESCRIPTION).is_file():
         uncut = read_uncut(folder)
-        test = uncut.training.get("test")
-        return NamedNetwork(
-            name,
-            uncut.model.eval(),
-            spec_of(uncut.source),
-            uncut.inputs,
-            uncut.classes,
-            uncut.preprocessing,
-            stated=_share(test.get("accuracy") if isinstance(test, Mapping) else None),
-        )
+        test = uncut.record.notes.get("test")
+        accuracy = test.get("accuracy") if isinstance(test, Mapping) else None
+        return _named(name, uncut.model.eval(), uncut.record, accuracy)
     raise FileNotFoundError(
         f"{folder} holds no network: neither {DESCRIPTION} of vinets train nor {CONFIG} of "
         "vinets build is there."
     )
 
 
-def _opened(name: str, network: CutNetwork) -> NamedNetwork:
-    record, images = network.record, network.record.preprocessing
+def _cut(name: str, folder: str | Path) -> NamedNetwork:
+    network = CutNetwork.from_pretrained(folder)
+    record = network.record
+    # What is stored in half precision computes in single.
+    return _named(name, network.folded().float(), record, record.notes.get("accuracy"))
+
+
+def _named(name: str, network: nn.Module, record: Record, accuracy: Any = None) -> NamedNetwork:
+    """Name a network; its accuracy comes from a file that anybody may have written."""
+    images = record.preprocessing
+    sound = isinstance(accuracy, float | int) and 0 <= accuracy <= 1
     return NamedNetwork(
         name,
-        network.folded().float(),  # what is stored in half precision computes in single
+        network,
         None if record.source is None else spec_of(record.source),
         record.inputs,
         record.classes,
         None if images is None else Preprocessing.from_dict(images),
-        stated=_share(record.notes.get("accuracy")),
+        stated=float(accuracy) if sound else None,
     )
-
-
-def _share(value: Any) -> float | None:
-    """Return a number in [0, 1] of a file that may come from anywhere, else None."""
-    sound = isinstance(value, float | int) and 0 <= value <= 1
-    return float(value) if sound else None
 
 
 def open_cut(folder: str | Path, made_of: NamedNetwork | None = None) -> CutNetwork:
     """Open a network that ``vinets build`` wrote, folded.
 
-    The backbone must have the weights of the uncut network ``made_of``, if there is one, or their
-    shapes if it was tuned.
+    Its backbone must have the weights of ``made_of``, or their shapes if it was tuned.
     """
     network = open_network(folder).network
     if not isinstance(network, CutNetwork):
@@ -227,10 +217,9 @@ def open_cut(folder: str | Path, made_of: NamedNetwork | None = None) -> CutNetw
 def open_side_by_side(
     specs: Sequence[str], shape: tuple[int, ...] | None = None
 ) -> tuple[dict[str, NamedNetwork], Inputs]:
-    """Open networks that take the same inputs, with an example of these.
+    """Open networks that take the same inputs, by name or spec, with an example of these.
 
     The ``shape`` is that of one input; None takes that of the first network that knows its own.
-    The networks are told by name, or by the whole of ``specs`` where names are the same.
     """
     if len(set(specs)) < len(specs):
         raise ValueError("The same network is given twice. Pass each one once.")
@@ -257,14 +246,15 @@ def check_inputs(opened: NamedNetwork, example: Inputs, classes: int | None = No
     # Layers raise these for a shape that they do not take; anything else is no matter of shapes.
     except (RuntimeError, ValueError, TypeError, AssertionError) as error:
         shapes = ", ".join(str(tuple(t.shape[1:])) for t in tensors_of(example))
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
+        reason = reason_of((str(error).strip().splitlines() or [type(error).__name__])[0])
         raise ValueError(
             f"{opened.name} does not take inputs of shape {shapes}: {reason}."
         ) from None
-    if classes is not None and logits_of(output).shape[-1] != classes:
+    outputs = None if classes is None else logits_of(output).shape[-1]
+    if outputs != classes:
         raise ValueError(
-            f"{opened.name} has {logits_of(output).shape[-1]} outputs, and the data has {classes} "
-            "classes. Pass the data that it was trained for."
+            f"{opened.name} has {outputs} outputs, and the data has {classes} classes. Pass the "
+            "data that it was trained for."
         )
 
 
@@ -284,10 +274,8 @@ def example_for(opened: NamedNetwork, shape: tuple[int, ...] | None) -> Inputs:
 
 
 def noise_like(example: Inputs, count: int, seed: int) -> Inputs:
-    """Draw ``count`` inputs of noise, shaped as the first example; tokens are repeated.
-
-    Equal inputs would flatter: in pooling, a processor learns which of them is the largest.
-    """
+    """Draw ``count`` inputs of noise, shaped as the first example; tokens are repeated."""
+    # Equal inputs would flatter: in pooling, a processor learns which of them is the largest.
     generator = torch.Generator().manual_seed(seed)
 
     def drawn(tensor: Tensor) -> Tensor:

@@ -2,23 +2,6 @@
 
 Which oracle? ``solve_exact`` for the optimum; ``solve_sparse`` with a target for coefficients with
 many exact zeros, and "bpcg" for what it leaves; "agd" to improve a warm start; "cg" as a baseline.
-
->>> import torch
->>> M = torch.tensor([[1.0, 0.5], [1.0, -0.5], [1.0, 0.0]], dtype=torch.float64)
->>> u = torch.tensor([0.25, 0.25, 0.0], dtype=torch.float64)
->>> problem = LeastSquaresBatch(
-...     gram=(M.T @ M)[None],
-...     linear=(M.T @ u)[None],
-...     constant=(u @ u)[None],
-...     prefix=torch.tensor([2]),
-...     owner=torch.tensor([0]),
-...     radius=1.0,
-... )
->>> solution = solve(problem, ORACLES["bpcg"]())
->>> solution.coefficients.round(decimals=4).tolist()
-[[-0.1667, 0.0]]
->>> solution.summary().per_status
-{<Status.CONVERGED: 0>: 1}
 """
 
 from __future__ import annotations

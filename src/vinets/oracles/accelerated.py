@@ -42,7 +42,6 @@ class AcceleratedGradient(Solver[Momentum]):
     name = "agd"
 
     def init(self, problem: LeastSquaresBatch, start: Tensor) -> Momentum:
-        """Begin at ``start`` without momentum."""
         eps = torch.finfo(start.dtype).eps
         largest = torch.linalg.eigvalsh(problem.gram)[:, -1]  # (K,)
         # an eigenvalue that rounding has lowered would make the steps too long to converge
@@ -52,7 +51,6 @@ class AcceleratedGradient(Solver[Momentum]):
         return Momentum(start.clone(), start.clone(), torch.ones_like(length), length)
 
     def step(self, problem: LeastSquaresBatch, state: Momentum) -> Momentum:
-        """Take one projected gradient step and one extrapolation."""
         slope = problem.product(state.ahead).add_(problem.linear)
         moved = torch.addcmul(state.ahead, slope, state.length, value=-1.0)
         c = project_to_ball(moved, problem.radius, problem.indicator)
@@ -64,5 +62,4 @@ class AcceleratedGradient(Solver[Momentum]):
         return Momentum(c, ahead, torch.where(uphill, 1.0, count), state.length)
 
     def coefficients(self, problem: LeastSquaresBatch, state: Momentum) -> Tensor:
-        """Return the points without momentum, which lie in the ball."""
-        return state.point
+        return state.point  # without momentum, and so in the ball

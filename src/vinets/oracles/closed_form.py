@@ -7,6 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from vinets.core.checks import parameter_error
+
 from .frank_wolfe import PairwiseFrankWolfe
 from .loop import finish, solve, target_per_row
 from .problem import LeastSquaresBatch, project_to_ball
@@ -32,40 +34,23 @@ def cholesky(gram: Tensor) -> Tensor:
     return factor
 
 
-def least_squares(
-    problem: LeastSquaresBatch, factor: Tensor | None = None, refinements: int = 1
-) -> Tensor:
+def least_squares(problem: LeastSquaresBatch, factor: Tensor | None = None) -> Tensor:
     r"""Find the minimiser of every row over its prefix, the ball ignored.
 
     With :math:`G = L L^\top` a leading principal block of ``G`` has the same block of ``L`` as its
     factor. So all rows, whatever their prefix, share one forward solve :math:`L w = -b`, a zeroing
     of the entries of ``w`` beyond the prefix, and one back solve :math:`L^\top c = w`.
 
-    Parameters
-    ----------
-    problem
-        The problems; ``radius`` is not looked at.
-    factor
-        Cholesky factors ``L`` of the Gram matrices, shape (K, o, o); computed if None.
-    refinements
-        Rounds of iterative refinement, each one more product and solve.
-
-    Returns
-    -------
-    Tensor
-        Coefficients, shape (N, o).
+    The Cholesky factors ``factor`` (K, o, o) of the Gram matrices are computed if None. Returns
+    coefficients (N, o).
     """
     factor = cholesky(problem.gram) if factor is None else factor
     if factor.shape != problem.gram.shape:
-        raise ValueError(
-            "The 'factor' argument of least_squares must be of shape "
-            f"{tuple(problem.gram.shape)}. Got {tuple(factor.shape)}."
-        )
+        accepted = f"of shape {tuple(problem.gram.shape)}"
+        raise parameter_error("least_squares", "factor", accepted, tuple(factor.shape))
     c = _prefix_solve(problem, factor, problem.linear)
-    for _ in range(refinements):
-        # refinement: rounding and the ridge of a singular matrix are taken out again
-        c = c + _prefix_solve(problem, factor, problem.product(c) + problem.linear)
-    return c
+    # refinement: rounding and the ridge of a singular matrix are taken out again
+    return c + _prefix_solve(problem, factor, problem.product(c) + problem.linear)
 
 
 def _prefix_solve(problem: LeastSquaresBatch, factor: Tensor, slope: Tensor) -> Tensor:
@@ -96,16 +81,10 @@ def solve_exact(
     :func:`~vinets.oracles.loop.solve`, where ``target`` and ``stop_when_hopeless`` may end them
     early.
 
-    Parameters
-    ----------
-    problem, target, stop_when_hopeless, tolerance, max_steps, check_every
-        As for :func:`~vinets.oracles.loop.solve`.
-    factor
-        As for :func:`least_squares`.
-    solver
-        What the rows outside the ball run; ``PairwiseFrankWolfe()`` if None. Its corrections make
-        it far faster than ``AcceleratedGradient()`` where the Gram matrix is ill-conditioned,
-        which is where a minimiser lies outside a large ball.
+    Other arguments are those of that function, and ``factor`` that of :func:`least_squares`. Rows
+    outside the ball run ``solver``, ``PairwiseFrankWolfe()`` if None: its corrections make it far
+    faster than ``AcceleratedGradient()`` where the Gram matrix is ill-conditioned, which is where a
+    minimiser lies outside a large ball.
     """
     goal = target_per_row(problem, target)
     c = least_squares(problem, factor)

@@ -37,7 +37,8 @@ FIRST_ENTRIES = 4  # entries that there is room for at first; most points have n
 SPARE_SIZES = range(4, 9)  # numbers of entries one of which is often more than it takes
 # Squares of what is left of a term outside of the others, up to which that is rounding.
 DEPENDENT_SQUARE = {
-    np.dtype(one): float(np.finfo(one).eps) ** 0.5 for one in (np.float32, np.float64)
+    np.dtype(np.float32): float(np.finfo(np.float32).eps) ** 0.5,
+    np.dtype(np.float64): float(np.finfo(np.float64).eps) ** 0.5,
 }
 MAX_BATCH_NUMBERS = 1 << 20  # numbers in the vectors of a batch of rows
 
@@ -66,8 +67,17 @@ def add_entries(problem: LeastSquaresBatch, target: Tensor) -> tuple[Tensor, Ten
     points, reached = np.zeros_like(slope), missing <= 0
     open_, batch = (missing > 0).nonzero()[0], max(1, MAX_BATCH_NUMBERS // (MAX_WIDE_ENTRIES * o))
     for place in (open_[i : i + batch] for i in range(0, len(open_), batch)):
-        mine = (x.take(place, 0) for x in (slope, inside, owner * o, missing))
-        _grow(table, _Rows.of(min(FIRST_ENTRIES, most), place, *mine), most, points, reached)
+        mine, room = inside.take(place, 0), min(FIRST_ENTRIES, most)
+        rows = _Rows(
+            place,
+            owner.take(place, 0) * o,
+            missing.take(place, 0),
+            np.where(mine, slope.dtype.type(1), slope.dtype.type(np.inf)),
+            widened(slope.take(place, 0), o + room),
+            np.zeros((len(place), room), dtype=np.int64),
+            np.empty((room, len(place), o + room), dtype=slope.dtype),
+        )
+        _grow(table, rows, most, points, reached)
     points *= scales
     return torch.from_numpy(points).to(problem.linear), torch.from_numpy(reached).to(target.device)
 
@@ -83,17 +93,6 @@ class _Rows:
     state: Array  # (n, o + room): r, c
     support: Array  # (n, room)
     taken: Array  # (room, n, o + room): q, v of the steps so far
-
-    @classmethod
-    def of(
-        cls, room: int, place: Array, slope: Array, inside: Array, first: Array, missing: Array
-    ) -> _Rows:
-        """Begin with rows at 0."""
-        n, o = slope.shape
-        outside = np.where(inside, slope.dtype.type(1), slope.dtype.type(np.inf))
-        support = np.zeros((n, room), dtype=np.int64)
-        taken = np.empty((room, n, o + room), dtype=slope.dtype)
-        return cls(place, first, missing, outside, widened(slope, o + room), support, taken)
 
     def keep(self, kept: Array, steps: int) -> None:
         """Forget all but the ``kept`` rows, after so many steps."""
@@ -163,24 +162,18 @@ def _grow(table: Array, rows: _Rows, most: int, points: Array, reached: Array) -
         rows.take(at, table, step)
         ended = (rows.missing <= 0).nonzero()[0]
         if len(ended):
-            _finish(rows, ended, step + 1, points, reached)
-            rows.missing[ended] = np.inf
+            size, place = step + 1, rows.place.take(ended)
+            c = rows.state[ended, o : o + size]
+            if size in SPARE_SIZES:
+                basis = rows.taken[:size, ended, o : o + size]
+                _leave_one_out(c, basis, -rows.missing.take(ended))
+            points[place[:, None], rows.support[ended, :size]] = c
+            reached[place], rows.missing[ended] = True, np.inf
             open_ -= len(ended)
         if not open_:
             return
         if 2 * open_ < len(at):  # a few that are done cost less than to forget them
             rows.keep((rows.missing < np.inf).nonzero()[0], step + 1)
-
-
-def _finish(rows: _Rows, ended: Array, size: int, points: Array, reached: Array) -> None:
-    """Write down the points of those that have ``ended``, of ``size`` entries or one less."""
-    o = rows.outside.shape[1]
-    c = rows.state[ended, o : o + size]
-    if size in SPARE_SIZES:
-        _leave_one_out(c, rows.taken[:size, ended, o : o + size], -rows.missing.take(ended))
-    place = rows.place.take(ended)
-    points[place[:, None], rows.support[ended, :size]] = c
-    reached[place] = True
 
 
 def _leave_one_out(c: Array, basis: Array, room: Array) -> None:

@@ -1,4 +1,4 @@
-"""Projection-free solvers: conditional gradients, pairwise, and blended pairwise."""
+"""Projection-free solvers: conditional gradients, pairwise, and blended pairwise; corrections."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from torch import Tensor
 
 from . import active_set
 from .active_set import ActiveSet, Move
-from .correction import correct
-from .problem import LeastSquaresBatch
+from .problem import LeastSquaresBatch, scale_into_ball
 from .solver import RowState, Solver
 
 
@@ -76,7 +75,6 @@ class FrankWolfe(Solver[Iterate]):
     sparse = True
 
     def init(self, problem: LeastSquaresBatch, start: Tensor) -> Iterate:
-        """Begin at ``start``."""
         product = problem.product(start)
         return Iterate(
             point=start.clone(),  # because steps change it in place
@@ -86,7 +84,7 @@ class FrankWolfe(Solver[Iterate]):
         )
 
     def step(self, problem: LeastSquaresBatch, state: Iterate) -> Iterate:
-        """Take the step that minimises ``f`` on the way to the best vertex, in place."""
+        # the step that minimises f on the way to the best vertex, in place
         r, slope = problem.radius, state.slope
         i = active_set.largest_entry(slope)
         entry, b_i = slope.gather(1, i), problem.linear.gather(1, i)
@@ -109,7 +107,6 @@ class FrankWolfe(Solver[Iterate]):
         return self.init(problem, state.point)
 
     def coefficients(self, problem: LeastSquaresBatch, state: Iterate) -> Tensor:
-        """Return the current points."""
         return state.point
 
 
@@ -117,10 +114,7 @@ class FrankWolfe(Solver[Iterate]):
 class PairwiseFrankWolfe(_VertexSolver):
     """Pairwise conditional gradients ("pcg"): carry mass from the worst active vertex to the best.
 
-    Parameters
-    ----------
-    corrections
-        As for :class:`BlendedPairwise`.
+    ``corrections`` are those of :class:`BlendedPairwise`.
 
     References
     ----------
@@ -133,7 +127,6 @@ class PairwiseFrankWolfe(_VertexSolver):
     corrections: int = 16
 
     def choose(self, problem: LeastSquaresBatch, state: ActiveSet) -> Move:
-        """Move from the worst active vertex to the best vertex of the ball."""
         toward, gain = active_set.best_of_all(state.slope)
         away, loss = active_set.best_active(state, 1.0)
         descent = problem.radius * (gain + loss)
@@ -150,14 +143,9 @@ class BlendedPairwise(_VertexSolver):
 
     Differs from the paper in: 1. It starts at 0, not at a vertex. 2. Whenever the loop tests for
     termination, ``corrections`` rounds of conjugate gradients improve the point over its support
-    (see :func:`~vinets.oracles.correction.correct`), and the mass that its l1 norm leaves over
+    (see :func:`~vinets.oracles.frank_wolfe.correct`), and the mass that its l1 norm leaves over
     goes to the plus and minus vertex of the most promising coordinate. With 0 rounds neither
     happens and the steps are the paper's; ill-conditioned problems then take far more of them.
-
-    Parameters
-    ----------
-    corrections
-        Conjugate gradient rounds per termination test.
 
     References
     ----------
@@ -170,7 +158,6 @@ class BlendedPairwise(_VertexSolver):
     corrections: int = 16
 
     def choose(self, problem: LeastSquaresBatch, state: ActiveSet) -> Move:
-        """Compare the local pairwise gap with the Frank-Wolfe gap, row by row."""
         away, loss = active_set.best_active(state, 1.0)
         local, local_gain = active_set.best_active(state, -1.0)
         anywhere, gain = active_set.best_of_all(state.slope)
@@ -179,3 +166,81 @@ class BlendedPairwise(_VertexSolver):
         whole = pairwise < frank_wolfe
         toward = torch.where(whole, anywhere, local)
         return Move(toward, away, whole, torch.maximum(pairwise, frank_wolfe))
+
+
+def correct(problem: LeastSquaresBatch, c: Tensor, rounds: int) -> Tensor:
+    r"""Lower ``f`` without adding to the support of ``c``.
+
+    Inside the ball, :math:`f` is minimised over all vectors with the support of ``c``. On its
+    boundary the face :math:`\{x : \langle \operatorname{sign} c, x \rangle = r\}` is kept to as
+    well. Either way ``rounds`` of conjugate gradients, preconditioned by the diagonal of the
+    Gram matrix, give a direction, and the point moves along it as far as the ball allows: to the
+    first change of sign on a face, where that entry becomes exactly 0. Takes and returns points
+    of the ball, shape (N, o); a round is one product with the Gram matrices.
+
+    References
+    ----------
+    Gould, Hribar, Nocedal: On the solution of equality constrained quadratic programming problems
+    arising in optimization. SIAM J. Sci. Comput. 2001 (conjugate gradients in a subspace).
+    """
+    eps, tiny = torch.finfo(c.dtype).eps, torch.finfo(c.dtype).tiny
+    norm = c.abs().sum(1, keepdim=True)
+    on_face = norm > problem.radius * (1 - eps**0.5)  # (N, 1)
+    d, slope_d, d_gram_d = _conjugate_gradients(problem, c, on_face, rounds)
+    far = (c + d).abs().sum(1, keepdim=True)
+    room = (problem.radius - norm) / (far - norm).clamp(min=tiny)  # the norm is convex along d
+    inside = torch.where(far <= problem.radius, 1.0, room.clamp(0.0, 1.0))
+    ratio = torch.where(on_face & ((c + d) * c < 0), -c / d, torch.inf)
+    t = torch.where(on_face, ratio.amin(1, keepdim=True).clamp(max=1.0), inside)
+    moved = torch.where(ratio <= t, 0.0, c + t * d)
+    # f(c + t d) - f(c) = t (2 <Gc + b, d> + t <d, Gd>)
+    lower = 2 * slope_d + t * d_gram_d < 0
+    # the point stays if rounding spoilt the direction: a correction never makes things worse
+    in_ball = moved.abs().sum(1, keepdim=True) <= problem.radius * (1 + 4 * problem.width * eps)
+    return torch.where(lower & in_ball, scale_into_ball(moved, problem.radius), c)
+
+
+def _conjugate_gradients(
+    problem: LeastSquaresBatch, c: Tensor, on_face: Tensor, rounds: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Find directions ``d`` (N, o) to the minimisers, ``<Gc + b, d>`` and ``<d, Gd>`` (N, 1)."""
+    eps, tiny = torch.finfo(c.dtype).eps, torch.finfo(c.dtype).tiny
+    sign = torch.sign(c)
+    support = sign.abs()
+    diagonal = problem.gram.diagonal(dim1=1, dim2=2)[problem.owner].clamp(min=tiny)  # (N, o)
+    scale = support / diagonal
+    normal = sign * on_face.to(c.dtype)
+    scaled_normal = scale * normal
+    length = _dot(scaled_normal, normal).clamp(min=tiny)
+
+    slope = problem.product(c).add_(problem.linear).mul_(support)
+    least = (problem.width * eps) ** 2 * _dot(slope * scale, slope)  # below it all is noise
+    residual = -slope
+    direction, search = torch.zeros_like(c), torch.zeros_like(c)
+    previous = torch.full_like(least, torch.inf)
+    for _ in range(rounds):
+        # Taking the normal part out of the residual itself keeps its energy free of cancellation.
+        residual = torch.addcmul(
+            residual, normal, _dot(scaled_normal, residual) / length, value=-1.0
+        )
+        z = scale * residual
+        energy = _dot(residual, z)
+        search = torch.addcmul(z, search, energy / previous.clamp(min=tiny))
+        image = problem.product(search).mul_(support)
+        curvature = _dot(search, image)
+        # The Gram matrix all but annihilates some directions: those carry noise only.
+        flat = curvature <= problem.width * eps * _dot(search.square(), diagonal)
+        step = torch.where(flat | (energy <= least), 0.0, energy / curvature.clamp(min=tiny))
+        direction = torch.addcmul(direction, search, step)
+        residual = torch.addcmul(residual, image, step, value=-1.0)
+        previous = energy
+    # rounding adds up to a step off the face: taken out once more
+    direction = torch.addcmul(
+        direction, scaled_normal, _dot(normal, direction) / length, value=-1.0
+    )
+    image = problem.product(direction)
+    return direction, _dot(slope, direction), _dot(direction, image)
+
+
+def _dot(a: Tensor, b: Tensor) -> Tensor:
+    return (a * b).sum(1, keepdim=True)

@@ -36,25 +36,10 @@ def minimise_in_ball(
 ) -> tuple[Array, float, bool]:
     r"""Minimise :math:`\lVert Mc + u\rVert^2` over the l1 ball; tell whether the target is reached.
 
-    Parameters
-    ----------
-    columns : array of shape (d, o)
-        The matrix ``M``.
-    u : array of shape (d,)
-    radius : float
-        Radius of the ball, > 0.
-    target : float
-        Value >= 0 that counts as vanishing; rounding counts as 0.
-
-    Returns
-    -------
-    coefficients : array of shape (o,)
-        The minimiser if it vanishes. Otherwise a point of the ball, reached when it was certain
-        that no point vanishes.
-    value : float
-        The value there.
-    vanishes : bool
-        Whether the value is at most ``target``, or no more than rounding.
+    ``columns`` (d, o) are those of ``M``, ``u`` has shape (d,), and a value of at most ``target``,
+    or no more than rounding, counts as vanishing. Returns coefficients (o,), the value there, and
+    whether that vanishes. If so, the coefficients are the minimiser; otherwise a point of the ball
+    that was reached when it was certain that no point vanishes.
 
     References
     ----------

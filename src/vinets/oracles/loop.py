@@ -7,6 +7,8 @@ from dataclasses import dataclass, fields, replace
 import torch
 from torch import Tensor
 
+from vinets.core.checks import parameter_error
+
 from .problem import LeastSquaresBatch, project_to_ball, scale_into_ball
 from .solver import RowState, Solution, Solver, State, Status
 
@@ -41,10 +43,8 @@ def solve(
 
     Parameters
     ----------
-    problem
-        The problems.
-    solver
-        For instance ``ORACLES["bpcg"]()``.
+    problem, solver
+        The problems, and for instance ``ORACLES["bpcg"]()``.
     start
         Points to start from, shape (N, o), projected to the ball first; zero if None.
     target
@@ -58,16 +58,11 @@ def solve(
     check_every
         Steps between two termination tests; the device is waited for at those only.
 
-    Returns
-    -------
-    Solution
-        Values and gaps are computed afresh from the returned coefficients.
+    Values and gaps of the solution are computed afresh from its coefficients.
     """
-    if max_steps < 0 or check_every < 1:
-        raise ValueError(
-            "The 'max_steps' and 'check_every' arguments of solve must be >= 0 and >= 1. "
-            f"Got {max_steps} and {check_every}."
-        )
+    for name, number, least in (("max_steps", max_steps, 0), ("check_every", check_every, 1)):
+        if number < least:
+            raise parameter_error("solve", name, f">= {least}", number)
     goal = target_per_row(problem, target)
     height = max(1, MAX_BLOCK_NUMBERS // problem.width)
     if len(problem) > height and problem.linear.device.type == "cpu":
@@ -87,7 +82,12 @@ def solve(
         ]
         joined = (torch.cat([getattr(part, f.name) for part in parts]) for f in fields(Solution))
         return Solution(*joined)
-    points = _start(problem, start)
+    points = torch.zeros_like(problem.linear)
+    if start is not None:
+        if start.shape != points.shape:
+            accepted = f"of shape {tuple(points.shape)}"
+            raise parameter_error("solve", "start", accepted, tuple(start.shape))
+        points = project_to_ball(start.to(points), problem.radius, problem.mask)
     steps = torch.zeros_like(problem.owner)
     status = torch.full_like(problem.owner, Status.STEP_LIMIT)
 
@@ -179,26 +179,12 @@ def _judge(
     return verdict, progress
 
 
-def _start(problem: LeastSquaresBatch, start: Tensor | None) -> Tensor:
-    """Make a fresh tensor of starting points in the ball."""
-    if start is None:
-        return torch.zeros_like(problem.linear)
-    if start.shape != problem.linear.shape:
-        raise ValueError(
-            f"The 'start' argument of solve must be of shape {tuple(problem.linear.shape)}. "
-            f"Got {tuple(start.shape)}."
-        )
-    return project_to_ball(start.to(problem.linear), problem.radius, problem.mask)
-
-
 def target_per_row(problem: LeastSquaresBatch, target: float | Tensor | None) -> Tensor | None:
     """Return the target as one number per row, shape (N,)."""
     if target is None:
         return None
     target = torch.as_tensor(target).to(problem.constant)
     if target.ndim > 0 and target.shape != problem.constant.shape:
-        raise ValueError(
-            "The 'target' argument of solve must be a number or of shape "
-            f"{tuple(problem.constant.shape)}. Got shape {tuple(target.shape)}."
-        )
+        accepted = f"a number or of shape {tuple(problem.constant.shape)}"
+        raise parameter_error("solve", "target", accepted, tuple(target.shape))
     return target.expand_as(problem.constant)

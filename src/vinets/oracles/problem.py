@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import torch
 from torch import Tensor
+
+from vinets.core.checks import parameter_error
 
 
 @dataclass(frozen=True)
@@ -22,23 +24,12 @@ class LeastSquaresBatch:
     :math:`\|Mc + u\|^2`: the mean squared value of a polynomial with leading coefficient 1 when
     the columns of ``M`` and ``u`` are monomials on m points divided by :math:`\sqrt{m}`.
 
-    Parameters
-    ----------
-    gram
-        Symmetric positive semidefinite matrices ``G``, shape (K, o, o).
-    linear
-        Vectors ``b``, shape (N, o). Entries beyond the prefix are ignored.
-    constant
-        Numbers ``beta``, shape (N,).
-    prefix
-        How many leading entries of ``c`` may be non-zero, int64 in [0, o], shape (N,).
-    owner
-        Which Gram matrix a row uses, int64 in [0, K), shape (N,).
-    radius
-        Radius ``r`` of the ball, positive.
+    ``gram`` (K, o, o) holds symmetric positive semidefinite matrices ``G``, ``linear`` (N, o) the
+    vectors ``b``, whose entries beyond the prefix are ignored, ``constant`` (N,) the numbers
+    ``beta``. ``prefix`` (N,) tells how many leading entries of ``c`` may be non-zero, int64 in
+    [0, o], and ``owner`` (N,) which Gram matrix a row uses, int64 in [0, K). The ``radius`` of the
+    ball is positive.
 
-    Notes
-    -----
     Values come from the Gram matrix and carry the error that :meth:`rounding` estimates: that of
     an exactly vanishing polynomial may be slightly negative.
     """
@@ -186,38 +177,31 @@ class LeastSquaresBatch:
 def _check(problem: LeastSquaresBatch) -> None:
     """Raise ValueError unless the tensors fit together and their entries are in range."""
     gram, linear = problem.gram, problem.linear
+    refusal = partial(parameter_error, "LeastSquaresBatch")
     if gram.ndim != 3 or gram.shape[1] != gram.shape[2] or 0 in gram.shape:
-        _refuse("gram", "of shape (K, o, o) with K, o >= 1", tuple(gram.shape))
+        raise refusal("gram", "of shape (K, o, o) with K, o >= 1", tuple(gram.shape))
     if linear.ndim != 2 or linear.shape[1] != gram.shape[1]:
-        _refuse("linear", f"of shape (N, {gram.shape[1]}) to fit gram", tuple(linear.shape))
+        raise refusal("linear", f"of shape (N, {gram.shape[1]}) to fit gram", tuple(linear.shape))
     if not gram.is_floating_point():
-        _refuse("gram", "a tensor of floating-point numbers", gram.dtype)
-    for name, dtype in (
-        ("linear", gram.dtype),
-        ("constant", gram.dtype),
-        ("prefix", torch.int64),
-        ("owner", torch.int64),
-    ):
+        raise refusal("gram", "a tensor of floating-point numbers", gram.dtype)
+    dtypes = {"linear": gram.dtype, "constant": gram.dtype}
+    for name, dtype in (dtypes | dict.fromkeys(("prefix", "owner"), torch.int64)).items():
         entries: Tensor = getattr(problem, name)
         if name != "linear" and entries.shape != linear.shape[:1]:
-            _refuse(name, f"of shape ({len(linear)},) to fit linear", tuple(entries.shape))
+            raise refusal(name, f"of shape ({len(linear)},) to fit linear", tuple(entries.shape))
         if entries.dtype != dtype:
-            _refuse(name, f"of dtype {dtype}", entries.dtype)
+            raise refusal(name, f"of dtype {dtype}", entries.dtype)
         if entries.device != gram.device:
-            _refuse(name, f"on device {gram.device}, as gram is", entries.device)
+            raise refusal(name, f"on device {gram.device}, as gram is", entries.device)
     if not 0.0 < problem.radius < float("inf"):
-        _refuse("radius", "a finite number > 0", problem.radius)
+        raise refusal("radius", "a finite number > 0", problem.radius)
     if len(problem) == 0:
         return
     for name, high in (("prefix", problem.width), ("owner", len(gram) - 1)):
         # both ends in one transfer: this is where the device is waited for
         least, most = torch.stack(torch.aminmax(getattr(problem, name))).tolist()
         if least < 0 or most > high:
-            _refuse(name, f"within [0, {high}]", f"values from {least} to {most}")
-
-
-def _refuse(name: str, wanted: str, got: object) -> None:
-    raise ValueError(f"The '{name}' argument of LeastSquaresBatch must be {wanted}. Got {got}.")
+            raise refusal(name, f"within [0, {high}]", f"values from {least} to {most}")
 
 
 def project_to_ball(c: Tensor, radius: float, mask: Tensor | None = None) -> Tensor:

@@ -104,18 +104,9 @@ class Summary:
 class Solution:
     """Solutions of N problems, row by row.
 
-    Attributes
-    ----------
-    coefficients
-        Points of the ball, zero beyond the prefix, shape (N, o).
-    value
-        ``f`` at the coefficients, shape (N,).
-    gap
-        Dual gap at the coefficients: the optimum lies in [value - gap, value], shape (N,).
-    steps
-        Steps taken, counted up to the check that ended the row, int64, shape (N,).
-    status
-        A :class:`Status`, int64, shape (N,).
+    ``coefficients`` (N, o) are points of the ball, zero beyond the prefix, ``value`` (N,) is ``f``
+    there, and the optimum lies in [value - gap, value] by the dual ``gap`` (N,). ``steps`` (N,)
+    were taken up to the check that ended the row with its :class:`Status`, ``status`` (N,).
     """
 
     coefficients: Tensor

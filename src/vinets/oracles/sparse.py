@@ -155,7 +155,18 @@ def _leave_out(problem: LeastSquaresBatch, start: Tensor, target: Tensor) -> tup
             found[at] = torch.zeros_like(found[at]).scatter_(1, support, short.to(found))
         kept = torch.cat(left)
         rows, order, behind = rows[kept], order[kept], behind[kept]
-    _from_whole(problem, half, rows, start, value, target, found)
+    for k in torch.unique(problem.owner[rows]).tolist():
+        mine = rows[problem.owner[rows] == k]
+        # rows of one prefix share an inverse, which grows with the prefix
+        inverse, done = torch.zeros_like(half[k]), 0
+        for p in torch.unique(problem.prefix[mine]).tolist():
+            inverse += half[k, done:p].mT @ half[k, done:p]
+            done, most = p, math.ceil(MAX_SPARED_SHARE * p)
+            same = mine[problem.prefix[mine] == p]
+            shared = inverse[None, :p, :p].contiguous()
+            for at in same.split(max(1, 4 * MAX_BATCH_NUMBERS // p**2)):
+                short = _without(shared, start[at, :p], target[at] - value[at], most)
+                found[at, :p] = short.to(found)
     return found, fit
 
 
@@ -191,31 +202,6 @@ def _over(
     point = -(w[:, None] @ half)[:, 0]
     value = problem.constant[rows[reached]] - w.square().sum(1)
     return reached, _without(half.mT @ half, point, target[reached] - value, size)
-
-
-def _from_whole(
-    problem: LeastSquaresBatch,
-    half: Tensor,
-    rows: Tensor,
-    start: Tensor,
-    value: Tensor,
-    target: Tensor,
-    found: Tensor,
-) -> None:
-    """Leave out of whole prefixes: rows of one prefix share an inverse. Writes to ``found``."""
-    for k in torch.unique(problem.owner[rows]).tolist():
-        mine = rows[problem.owner[rows] == k]
-        inverse, done = torch.zeros_like(half[k]), 0
-        for p in torch.unique(problem.prefix[mine]).tolist():
-            inverse += half[k, done:p].mT @ half[k, done:p]
-            done = p
-            same = mine[problem.prefix[mine] == p]
-            shared = inverse[None, :p, :p].contiguous()
-            for at in same.split(max(1, 4 * MAX_BATCH_NUMBERS // p**2)):
-                room = target[at] - value[at]
-                found[at, :p] = _without(
-                    shared, start[at, :p], room, math.ceil(MAX_SPARED_SHARE * p)
-                ).to(found)
 
 
 def _without(inverse: Tensor, point: Tensor, room: Tensor, most: int) -> Tensor:

@@ -31,13 +31,7 @@ RENAMED = {  # names of vinets 0.2
 
 
 def names() -> tuple[str, ...]:
-    """Return the names of the networks.
-
-    Examples
-    --------
-    >>> "vinets/digits-cnn-products" in names()
-    True
-    """
+    """Return the names of the networks."""
     return tuple(_cards())
 
 
@@ -80,13 +74,7 @@ def expected(recipe: str) -> Mapping[str, Any] | None:
 
 
 def expectation(recipe: str) -> str:
-    """Return the accuracy that a recipe reached, in words; empty where it was not measured.
-
-    Examples
-    --------
-    >>> expectation("digits-cnn")
-    '99.03% ± 0.13 on the test part, 3 seeds'
-    """
+    """Return the accuracy that a recipe reached, in words; empty where it was not measured."""
     known = expected(recipe)
     if known is None:
         return ""

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from functools import cache
+from importlib.resources import files
 from typing import TYPE_CHECKING, get_args
 
 from vinets.report.figures import can_draw, figure_data, svg
@@ -39,6 +40,7 @@ def _template() -> Template:
         lstrip_blocks=True,
     )
     environment.globals |= {
+        "style": files("vinets.report").joinpath("style.css").read_text(encoding="utf-8"),
         "kind_of": _kind_of,
         "picture": lambda block, prefix: Markup(svg(block, prefix)),  # matplotlib escapes its text
         "figure_data": figure_data,

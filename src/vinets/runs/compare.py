@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 import torch
 from torch import nn
 
 from vinets.core.device import each, resolve_device
-from vinets.core.files import slug, write_json
-from vinets.core.plain import as_plain
+from vinets.core.files import read_json, slug, write_json
+from vinets.core.plain import as_plain, from_plain
 from vinets.core.progress import Progress
 from vinets.data.source import DataSplit
-from vinets.heads import HEADS, BuildFacts
-from vinets.heads.facts import VanishingFacts
+from vinets.heads import HEADS
 from vinets.latent.cut import resolve_cut
 from vinets.measure import machine
 from vinets.measure.level import over_images
@@ -25,10 +23,9 @@ from vinets.networks.build import rival_options
 from vinets.report.formats import number
 from vinets.report.values import Column, Row, Table, Value
 from vinets.runs.run import run_trials
-from vinets.runs.setup import Origin, Setup
+from vinets.runs.setup import Setup
 from vinets.runs.store import Store
-from vinets.runs.trial import Speed, Trial
-from vinets.training.checkpoint import History
+from vinets.runs.trial import SpeedFacts, TrainingFacts, Trial
 
 UNCUT = "uncut"
 SHORT_HEADINGS = {
@@ -41,60 +38,47 @@ SHORT_HEADINGS = {
 
 
 @dataclass(frozen=True)
-class NetworkResult:
-    """One network of a comparison."""
-
-    name: str  # as in tables: "uncut", "product head", "linear, flat"
-    parts: dict[str, int]  # parameters of each part, folded; "backbone" among them
-    accuracies: tuple[float, ...]  # on the test images, in [0, 1], one for every seed
-    wrong: tuple[tuple[int, ...], ...] = ()  # for every seed, the test images it gets wrong
-    speed: Speed | None = None  # measured in turns with the others of the comparison
-    seconds_build: float | None = None  # building the head, its latents included
-    seconds_train: float | None = None
-    history: History | None = None  # every epoch of the first seed
-
-    @property
-    def accuracy(self) -> float:
-        """Mean accuracy over the seeds."""
-        return fmean(self.accuracies)
-
-    @property
-    def parameters(self) -> int:
-        """Count of everything that is stored."""
-        return sum(self.parts.values())
-
-    @property
-    def parameters_head(self) -> int:
-        """Count of everything that is stored behind the cut."""
-        return self.parameters - self.parts.get("backbone", 0)
-
-    @property
-    def seconds(self) -> float:
-        """Seconds to build and to train it."""
-        return (self.seconds_build or 0.0) + (self.seconds_train or 0.0)
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """Heads behind one cut, all trained alike, next to the uncut network."""
-
-    cut: str  # name of the module that the network ends with
-    shape: tuple[int, int]  # channels and positions of the latents
-    uncut: NetworkResult  # all of it, untouched
-    networks: tuple[NetworkResult, ...]  # polynomials first, then the baselines; or another head
-    build: BuildFacts | None = None  # how the head of the first seed was built
-    vanishing: VanishingFacts | None = None  # how a trained VI-Net vanishes on the test examples
-
-
-@dataclass(frozen=True)
 class BuildResult:
-    """What ``results.json`` holds."""
+    """Heads behind one cut next to the uncut network, as ``results.json`` holds them."""
 
     command: tuple[str, ...]  # empty from Python
     machine: Mapping[str, Any]  # see vinets.measure.machine
     data: str  # its name
     seed: int  # starts every draw
-    comparison: Comparison
+    cut: str  # name of the module that the network ends with
+    shape: tuple[int, int]  # channels and positions of the latents
+    networks: dict[str, TrainingFacts]  # by the label of the head, first the one asked for
+    timed: SpeedFacts  # all of them in turns with the uncut network, "uncut"
+
+    @property
+    def first(self) -> TrainingFacts:
+        """The head that was asked for; the others are baselines."""
+        return next(iter(self.networks.values()))
+
+    @classmethod
+    def read(cls, path: str | Path) -> BuildResult:
+        """Read ``results.json``; earlier versions wrote networks in a form of their own."""
+        values = read_json(Path(path))
+        if "comparison" in values:
+            found = values.pop("comparison")
+            uncut = found["uncut"]
+            timed = {one["name"]: one["speed"] for one in (uncut, *found["networks"])}
+            (right,), parameters = uncut["accuracies"], sum(uncut["parts"].values())
+            networks = {}
+            for one in found["networks"]:
+                history = one["history"]
+                kept = history["epochs"][history["best"] - 1]
+                networks[one["name"]] = {
+                    **{"accuracy": one["accuracies"][0], "uncut": right, "parts": one["parts"]},
+                    **{"train_accuracy": kept["accuracy"], "loss": kept["loss"]},
+                    **{"seconds": one["seconds_train"], "history": history},
+                    **{"wrong": next(iter(one["wrong"]), None), "best_epoch": history["best"]},
+                }
+            first = next(iter(networks.values()))
+            first |= {name: found.get(name) for name in ("build", "vanishing")}
+            values |= {"cut": found["cut"], "shape": found["shape"], "networks": networks}
+            values["timed"] = {"speeds": timed, "uncut": right, "parameters": parameters}
+        return from_plain(cls, values, str(path))
 
 
 def compare_heads(
@@ -105,64 +89,47 @@ def compare_heads(
     *,
     baselines: bool = False,
     device: torch.device | str = "auto",
-    origin: Origin = Origin(),  # noqa: B008 - frozen
+    command: Sequence[str] = (),
+    stated: float | None = None,
     progress: Progress | str | None = "auto",
 ) -> BuildResult:
     """Put a head behind a cut, train it, and compare it with the uncut network.
 
     The folded network is saved in ``out`` with ``results.json``, baselines below ``out/baselines``.
-    The same call goes on where it was interrupted. Other settings, weights or data in the same
-    folder are refused.
+    The same call goes on where it was interrupted. A folder of other settings, weights or data is
+    refused.
 
     Parameters
     ----------
     model : Module
         The pretrained network, whole; it is moved to ``device``.
-    data : DataSplit
-        What to train and what to test on.
     trial : Trial
         Where to cut, the head and every option; ``Trial.of(cut="relu2")`` takes the paper's.
-    out : path
-        Folder for the results.
     baselines : bool, default=False
         Train and measure the rivals of the head on the same latents as well.
-    device : str or torch.device, default="auto"
-        Where to work.
-    origin : Origin
-        For the record, and for a warning where the network is less accurate than it was.
+    command, stated
+        What started it, for the record, and the accuracy of the network when it was saved, for a
+        warning where it is less accurate now.
     """
     on = resolve_device("compare_heads", device)
     setup, store = Setup(UNCUT, model, data, on), Store(out)
-    setup.warn_of_low_accuracy(origin.stated)
+    setup.warn_of_low_accuracy(stated)
     heads = head_trials(replace(trial, network=UNCUT), baselines=baselines)
     timed = speed_trial(heads)
     run_trials([*heads.values(), timed], {UNCUT: setup}, store, progress=progress)
-    results = {name: store.read(one) for name, one in heads.items()}
-    speeds = store.read(timed).timed.speeds
-    networks = []
-    for name, result in results.items():
-        facts = result.trained
-        assert facts.wrong is not None and facts.build is not None  # because trials are detailed
-        networks.append(
-            NetworkResult(
-                name,
-                facts.parts,
-                (facts.accuracy,),
-                (facts.wrong,),
-                speeds[name],
-                sum(facts.build.seconds.values()),
-                facts.seconds,
-                facts.history,
-            )
-        )
-    parts = {"backbone": setup.parameters}
-    uncut = NetworkResult(UNCUT, parts, (setup.accuracy,), (setup.wrong,), speeds[UNCUT])
-    cut = resolve_cut(model, trial.cut, each(setup.train.example(), lambda t: t.to(on)))
-    ours = next(iter(results.values()))  # the result of the head that was asked for
-    assert ours.shape is not None  # because it has a cut
-    facts = ours.trained
-    comparison = Comparison(cut, ours.shape, uncut, tuple(networks), facts.build, facts.vanishing)
-    built = BuildResult(origin.command, machine(on), data.name, trial.seed, comparison)
+    results = [store.read(one) for one in heads.values()]
+    shape = results[0].shape
+    assert shape is not None  # because it has a cut
+    built = BuildResult(
+        command=tuple(command),
+        machine=machine(on),
+        data=data.name,
+        seed=trial.seed,
+        cut=resolve_cut(model, trial.cut, each(setup.train.example(), lambda t: t.to(on))),
+        shape=shape,
+        networks={name: one.trained for name, one in zip(heads, results, strict=True)},
+        timed=store.read(timed).timed,
+    )
     write_json(store.folder / "results.json", as_plain(built))
     return built
 
@@ -200,27 +167,16 @@ def speed_trial(heads: Mapping[str, Trial]) -> Trial:
     """Return the trial that times all these networks and the uncut one, in turns."""
     first = next(iter(heads.values()))
     compared = tuple((name, trial.save) for name, trial in heads.items())
-    return Trial(
-        network=first.network,
-        task="speed",
-        timing=first.timing,
-        sampling=first.sampling,
-        compared=compared,
-        alone=True,
-    )
+    kept = {name: getattr(first, name) for name in ("network", "timing", "sampling")}
+    return Trial(**kept, task="speed", compared=compared, alone=True)
 
 
-def comparison_table(comparison: Comparison) -> Table:
-    """List the uncut network and the heads behind a cut; what was not measured has no column.
-
-    Accuracies are in percent, differences Δ to the uncut network in percentage points.
-    """
-    uncut = comparison.uncut
-    networks = (uncut, *comparison.networks)
+def comparison_table(result: BuildResult) -> Table:
+    """List the uncut network and the heads behind a cut, in percent and percentage points (Δ)."""
     # Parts of polynomials come first, and in their order.
-    parts = dict.fromkeys(part for network in networks for part in network.parts)
+    parts = dict.fromkeys(part for network in result.networks.values() for part in network.parts)
     named = [part for part in dict.fromkeys([*SHORT_HEADINGS, *parts]) if part in parts]
-    columns = [
+    columns = (
         Column("network"),
         Column("accuracy", "accuracy %", ".2f", better="higher", short="acc. %"),
         Column("gap", "Δ", "+.2f"),
@@ -228,58 +184,42 @@ def comparison_table(comparison: Comparison) -> Table:
         Column("parameters", "total", ","),
         Column("speed", "images/s", ",.0f", better="higher", short="img/s"),
         Column("seconds", "", ".1f", short="s"),
-    ]
-    rows = []
-    for index, network in enumerate(networks):
-        values: dict[str, Value] = {"network": network.name, "accuracy": 100 * network.accuracy}
-        if network is not uncut:
-            values["gap"] = 100 * (network.accuracy - uncut.accuracy)
-        values |= network.parts | {"parameters": network.parameters}
-        if network.speed is not None:
-            values["speed"] = network.speed.mean
-        if network.seconds:
-            values["seconds"] = network.seconds
-        rows.append(Row(values, marked=index == 1))  # the first head behind the cut
-    known = {name for row in rows for name in row.values}
-    channels, positions = comparison.shape
-    return Table(
-        "comparison",
-        f"Cut at {comparison.cut}: {channels} channels at {positions} positions",
-        tuple(column for column in columns if column.name in known),
-        tuple(rows),
     )
+    right, size, speeds = result.timed.uncut, result.timed.parameters, result.timed.speeds
+    values: dict[str, Value] = {"network": UNCUT, "accuracy": 100 * right, "backbone": size}
+    rows = [Row(values | {"parameters": size, "speed": speeds[UNCUT].mean})]
+    for name, one in result.networks.items():
+        values = {"network": name, "accuracy": 100 * one.accuracy, **one.parts}
+        values |= {"gap": 100 * (one.accuracy - right), "parameters": one.parameters}
+        values["seconds"] = one.seconds + (sum(one.build.seconds.values()) if one.build else 0)
+        rows.append(Row(values | {"speed": speeds[name].mean}, marked=one is result.first))
+    channels, positions = result.shape
+    caption = f"Cut at {result.cut}: {channels} channels at {positions} positions"
+    return Table("comparison", caption, columns, tuple(rows))
 
 
-def remarks(comparison: Comparison) -> list[str]:
+def remarks(result: BuildResult) -> list[str]:
     """Say how polynomials vanish, and what one would not want.
 
     That is a network that is no smaller than the uncut one, or not the best head.
-
-    Examples
-    --------
-    >>> uncut, large = (NetworkResult("it", {"all": size}, (0.9,)) for size in (9, 18))
-    >>> remarks(Comparison("pool", (8, 4), uncut, (large,)))[0][:61]
-    'it is not smaller, with 2.0 times the parameters of the uncut'
     """
-    uncut, (ours, *others) = comparison.uncut, comparison.networks
-    sentences = []
-    if comparison.vanishing is not None:
-        sentences.append(f"On the test examples, {comparison.vanishing}.")
-    if ours.parameters >= uncut.parameters:
-        times = number(ours.parameters / uncut.parameters, ".1f")
+    sentences, (name, *_), ours = list[str](), result.networks, result.first
+    if ours.vanishing is not None:
+        sentences.append(f"On the test examples, {ours.vanishing}.")
+    if ours.parameters >= result.timed.parameters:
+        times = number(ours.parameters / result.timed.parameters, ".1f")
         sentences.append(
-            f"{ours.name} is not smaller, with {times} times the parameters of the uncut network: "
+            f"{name} is not smaller, with {times} times the parameters of the uncut network: "
             "choose another cut (vinets cuts) or a smaller head, or let vinets compress choose."
         )
-    for other in others:
-        splits = []
-        for theirs, mine, right in zip(other.wrong, ours.wrong, ours.accuracies, strict=False):
-            if mine:  # the number of test examples follows from the share of those that are wrong
-                splits.append((theirs, mine, round(len(mine) / (1 - right))))
-        ahead = splits and over_images(splits).word == "ahead"
-        if other.parameters <= ours.parameters and ahead:
-            gap = number(100 * (other.accuracy - ours.accuracy), ".2f")
+    for other, theirs in result.networks.items():
+        if theirs is ours or theirs.parameters > ours.parameters:
+            continue
+        assert theirs.wrong is not None and ours.wrong is not None and ours.tested is not None
+        gap = over_images([(theirs.wrong, ours.wrong, ours.tested)])
+        if gap.word == "ahead":
+            points = number(gap.value, ".2f")
             sentences.append(
-                f"{other.name} is ahead of {ours.name} by {gap} points, with no more parameters."
+                f"{other} is ahead of {name} by {points} points, with no more parameters."
             )
     return sentences

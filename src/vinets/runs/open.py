@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from vinets.data.images import augment_by, normalise_by, with_preprocessing
 from vinets.models import normalisation_of
 from vinets.models.facts import Record, input_fields, trained_on
 from vinets.networks.formats import ExportedNetwork, Network, WholeNetwork
-from vinets.networks.network import CutNetwork
+from vinets.networks.network import CutNetwork, refuse_seen
 from vinets.networks.open import (
     NamedNetwork,
     channel_count,
@@ -28,17 +28,6 @@ from vinets.networks.open import (
     open_network,
     require_weights,
 )
-from vinets.networks.seen import refuse_seen
-
-
-@dataclass(frozen=True)
-class ImageOptions:
-    """How images are normalised and augmented; None is what is known of network and data."""
-
-    mean: tuple[float, ...] | None = None  # pixels are in [0, 1]; one per channel, or one for all
-    std: tuple[float, ...] | None = None
-    flip: bool | None = None  # see vinets.data.images.augment_by
-    crop: float | None = None
 
 
 def open_with_data(
@@ -48,31 +37,31 @@ def open_with_data(
     weights: str | Path | None = None,
     split_seed: int = 0,
     size: Size = None,
-    images: ImageOptions = ImageOptions(),  # noqa: B008 - frozen
+    mean: tuple[float, ...] | None = None,
+    std: tuple[float, ...] | None = None,
+    flip: bool | None = None,
+    crop: float | None = None,
 ) -> tuple[NamedNetwork, DataSplit]:
     """Open a network and the data it is used on, and check that they fit.
 
-    Images are normalised as ``images`` say, else as the network knows it from its training,
+    Images are normalised by ``mean`` and ``std``, else as the network knows it from its training,
     else as the library of a network with weights tells, else by the statistics of this data.
+
+    A network is refused that has other classes, does not take such inputs, or was trained on
+    another split of this data.
 
     Parameters
     ----------
-    spec, weights
-        As for :func:`open_network`.
-    data : str or Path
-        A data set, as for :func:`vinets.data.load_data`.
+    spec, weights, data
+        As for :func:`open_network` and :func:`vinets.data.load_data`.
     split_seed : int, default=0
         Seed of the test split, where the data has none of its own.
     size : (H, W), int or None, default=None
         Size of the images in a folder; None is what a saved network was made for.
-    images : ImageOptions
-        How images are normalised and augmented.
-
-    Raises
-    ------
-    ValueError
-        If the network has other classes, does not take such inputs, or was trained on another
-        split of this data.
+    mean, std : tuple of float or None, default=None
+        Of pixels in [0, 1], one per channel or one for all.
+    flip, crop : bool or None, float or None
+        See :func:`vinets.data.images.augment_by`; None is what is known of the data.
     """
     saved = open_network(spec, weights) if is_saved(spec) else None
     own = size
@@ -80,7 +69,6 @@ def open_with_data(
         own = saved.preprocessing.size
         size = own if size is None else size
     split = load_data(data, seed=split_seed, size=size)
-    mean, std = images.mean, images.std
     example = split.train.example()
     count = len(split.train.classes)
     opened = saved or open_network(spec, weights, count, channel_count(example))
@@ -100,7 +88,7 @@ def open_with_data(
             if mean is None and std is None:
                 opened = replace(opened, told_by=str(spec).partition(":")[0])
             mean, std = mean or usual[0], std or usual[1]
-    split = augment_by(normalise_by(split, mean, std), images.flip, images.crop)
+    split = augment_by(normalise_by(split, mean, std), flip, crop)
     check_inputs(opened, split.train.example(), count)  # now that it is normalised for this network
     return opened, split
 
@@ -109,34 +97,34 @@ def _open(
     spec: str | Path,
     data: str | Path | None,
     shape: tuple[int, ...] | None,
-    weights: str | Path | None,
-    reading: Mapping[str, Any],
+    reading: dict[str, Any],
 ) -> tuple[NamedNetwork, Inputs, DataSplit | None]:
-    """Open a network with an example of its inputs, and with the data if there are any."""
-    if data is not None:
-        opened, split = open_with_data(spec, data, weights=weights, **reading)
-        return opened, split.train.example(), split
-    opened = open_network(spec, weights)
-    return opened, example_for(opened, shape), None
+    """Open a network of torch with an example of its inputs, and with data if there is."""
+    split = None
+    if data is None:
+        opened = open_network(spec, reading.get("weights"))
+        example = example_for(opened, shape)
+    else:
+        opened, split = open_with_data(spec, data, **reading)
+        example = split.train.example()
+    if isinstance(opened.network, ExportedNetwork):
+        opened = in_torch(opened, spec)
+    return opened, example, split
 
 
 def open_uncut(
     spec: str | Path,
     data: str | Path | None = None,
     shape: tuple[int, ...] | None = None,
-    *,
-    weights: str | Path | None = None,
     **reading: Any,
 ) -> tuple[NamedNetwork, Inputs, DataSplit | None]:
     """Open an uncut network with an example of its inputs: of data, of ``shape``, or its own.
 
     The data comes along; it takes the ``reading`` that :func:`open_with_data` takes.
     """
-    opened, example, split = _open(spec, data, shape, weights, reading)
+    opened, example, split = _open(spec, data, shape, reading)
     if isinstance(opened.network, CutNetwork):
         raise ValueError(f"{spec} is cut already. Pass the network that it was made from.")
-    if isinstance(opened.network, ExportedNetwork):
-        opened = in_torch(opened, spec)
     return opened, example, split
 
 
@@ -144,31 +132,23 @@ def open_to_export(
     spec: str | Path,
     data: str | Path | None = None,
     shape: tuple[int, ...] | None = None,
-    *,
-    weights: str | Path | None = None,
     **reading: Any,
 ) -> tuple[Network, DataSplit | None]:
     """Open a network that is cut or whole with what its file should tell, and the data if given.
 
     The shape of an input is that of the data, or ``shape``, or what the network was made for.
     """
-    opened, example, split = _open(spec, data, shape, weights, reading)
+    opened, example, split = _open(spec, data, shape, reading)
     require_weights(opened, None if data is None else str(data))
-    if isinstance(opened.network, ExportedNetwork):
-        raise ValueError(f"{spec} is exported already. Pass the network that it was made from.")
     if isinstance(opened.network, CutNetwork):
         return opened.network, split
     classes = opened.classes or (() if split is None else split.test.classes)
     images = opened.preprocessing
     if images is None and split is not None:
         images = getattr(split.test, "preprocessing", None)  # only sources of images have one
-    record = Record(
-        "",
-        input_fields(example),
-        classes=classes,
-        preprocessing=None if images is None else images.to_dict(),
-        data=trained_on(opened.network),
-    )
+    known = None if images is None else images.to_dict()
+    facts: dict[str, Any] = {"preprocessing": known, "data": trained_on(opened.network)}
+    record = Record("", input_fields(example), classes=classes, **facts)
     return WholeNetwork(opened.network, record), split
 
 
@@ -207,12 +187,6 @@ def predict_images(
         The images; :func:`vinets.data.folders.image_files` lists those of a folder.
     top : int, default=3
         Classes to tell of every image.
-    batch_size : int, default=64
-        Images at once.
-    device : device or str, default="auto"
-        Where the network runs.
-    progress : Progress or None, default=None
-        Told after every batch.
     """
     require_weights(opened)
     if opened.preprocessing is None:

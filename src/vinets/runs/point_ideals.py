@@ -41,21 +41,19 @@ class PointIdeals:
 
     def summaries(self, count: int | None = None) -> list[IdealSummary]:
         """Summarise every ideal, with its first ``count`` generators or all."""
-        summaries = []
-        for label, ideal in self.ideals.items():
-            report = ideal.report_
-            summary = IdealSummary(
+        return [
+            IdealSummary(
                 label,
-                report.n_points,
-                report.n_terms,
-                report.n_generators,
-                {d.degree: d.generators for d in report.degrees if d.generators},
-                report.seconds,
+                ideal.report_.n_points,
+                ideal.report_.n_terms,
+                ideal.report_.n_generators,
+                {d.degree: d.generators for d in ideal.report_.degrees if d.generators},
+                ideal.report_.seconds,
                 self._written(ideal.generators_, count),
                 ideal.mean_squares_.tolist(),
             )
-            summaries.append(summary)
-        return summaries
+            for label, ideal in self.ideals.items()
+        ]
 
     def _written(self, generators: Polynomials, count: int | None) -> list[str]:
         """Write the first polynomials in the variables as they came; there may be thousands."""
@@ -93,8 +91,6 @@ def fit_points(
     ----------
     points : Points
         See :func:`vinets.data.points.read_points`.
-    model : VanishingIdeal
-        The algorithm with its parameters.
     scale : {"minmax", "none"}, default="minmax"
         Whether every variable is scaled to [-1, 1] before, over all classes alike.
     device : device or str, default="auto"

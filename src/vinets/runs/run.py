@@ -14,7 +14,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, wait
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import torch
 from joblib import parallel_config
@@ -58,8 +58,6 @@ def run_trials(
 
     Parameters
     ----------
-    trials : iterable of Trial
-        What to compute.
     setups : dict
         The uncut networks that trials name, with their data. Other processes open files again,
         and are sent what lies in memory.
@@ -84,28 +82,27 @@ def run_trials(
     # The caller's draws go on as if nothing had happened.
     with locked(store.folder), torch.random.fork_rng(devices=[]):
         shutil.rmtree(store.folder / WORKERS, ignore_errors=True)  # left by a call that was killed
-        opened = {name: _opened(setups[name], name, device) for name in names}
+        opened = {name: setups[name].open(name, torch.device(device)) for name in names}
         # What does not belong into the folder is refused before any work is done.
         store.claim(wanted, {name: setup.identity for name, setup in opened.items()})
         for setup in opened.values():
             setup.refuse_seen()
-        missing = store.missing(wanted)
-        for alone in (True, False):
+        phases: dict[str, list[Trial]] = {"alone": [], "together": [], "speed": []}
+        for trial in sorted(store.missing(wanted), key=_order):
+            others = "alone" if trial.alone else "together"
+            phases["speed" if trial.task == "speed" else others].append(trial)
+        for phase, missing in phases.items():
             groups: dict[Hashable, list[Trial]] = {}
-            chosen = (t for t in missing if t.alone == alone and t.task != "speed")
-            for trial in sorted(chosen, key=_order):
+            for trial in missing:
                 # Trials that train a backbone of their own share little, so that each of them may
                 # go to another worker.
-                apart = executor is not None and trial.recipe.layers != 0
+                apart = phase == "speed" or (executor is not None and trial.recipe.layers != 0)
                 groups.setdefault(trial if apart else trial.shares, []).append(trial)
-            if executor is not None and groups and not alone:
+            if executor is not None and groups and phase == "together":
                 _submit([*groups.values()], setups, str(device), store, executor, watch)
             else:
                 for group in groups.values():
                     run_group(group, opened[group[0].network], store, watch)
-        for trial in missing:
-            if trial.task == "speed":
-                run_group([trial], opened[trial.network], store, watch)
 
 
 def run_group(
@@ -151,13 +148,6 @@ def _order(trial: Trial) -> tuple[str, ...]:
     return tuple(map(repr, (trial.network, trial.cut, trial.seed, *views, generators)))
 
 
-def _opened(setup: Any, name: str, device: torch.device | str) -> Setup:
-    """Return the network with its data, from memory, from files, or as another process sent it."""
-    if isinstance(setup, tuple):
-        return Setup(*setup)
-    return setup if isinstance(setup, Setup) else setup.open(name, torch.device(device))
-
-
 # --- other processes --------------------------------------------------------------------------
 
 
@@ -176,12 +166,8 @@ def _submit(
     for name, module in list(sys.modules.items()):
         if name.startswith(FILE_MODULE):  # other processes could not import it
             cloudpickle.register_pickle_by_value(module)
-    sent = {
-        name: (one.name, one.model, one.data, one.device) if isinstance(one, Setup) else one
-        for name, one in setups.items()
-    }
     try:
-        packed = cloudpickle.dumps(sent)
+        packed = cloudpickle.dumps(dict(setups))
     except (TypeError, AttributeError, pickle.PicklingError) as error:
         raise ValueError(
             f"The network or its data cannot be sent to other processes ({error}). Run its "
@@ -234,13 +220,13 @@ def _run_in_worker(
     with _one_group, torch.random.fork_rng(devices=[]), parallel_config("sequential"):
         torch.set_num_threads(threads)
         setups = _received(*facts)
-        setups[name] = _opened(setups[name], name, device)  # and kept for the next group
+        setup = setups[name] = setups[name].open(name, torch.device(device))  # for the next group
         lessons = path.parent / slugs(setups)[name] if shared else None
-        run_group(trials, setups[name], Store(path.parents[1]), progress_of(None), lessons)
+        run_group(trials, setup, Store(path.parents[1]), progress_of(None), lessons)
 
 
 @lru_cache(maxsize=1)
-def _received(path: Path, digest: str) -> dict[str, Any]:
+def _received(path: Path, digest: str) -> dict[str, Setup | SetupFiles]:
     """Read the setups of a call; nothing but what the call itself has written is unpickled."""
     if not path.is_file():
         raise OSError(
@@ -250,5 +236,4 @@ def _received(path: Path, digest: str) -> dict[str, Any]:
     packed = path.read_bytes()
     if hashlib.sha256(packed).hexdigest() != digest:
         raise OSError(f"{path} was changed while trials ran. Run the same command again.")
-    setups: dict[str, Any] = cloudpickle.loads(packed)
-    return setups
+    return dict(cloudpickle.loads(packed))

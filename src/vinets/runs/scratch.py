@@ -15,10 +15,9 @@ from vinets.core.progress import Progress
 from vinets.core.settings import BACKBONE, RECIPES, SMALL, TrainingOptions, UncutRecipe
 from vinets.data import DataSplit
 from vinets.heads.base import seeded
+from vinets.latent.collect import record_of
 from vinets.measure import evaluate, machine
-from vinets.models import source_of
-from vinets.models.facts import input_fields
-from vinets.networks.files import UncutNetwork, write_uncut
+from vinets.networks.files import write_uncut
 from vinets.networks.open import channel_count, check_inputs, is_saved, make_network
 from vinets.runs.setup import Setup
 from vinets.runs.store import Store
@@ -92,7 +91,8 @@ def train_into(
     with locked(folder):
         settings = {"model": model, "recipe": changes(recipe)}
         # The weights to begin with need no digest: they follow from the seed of the recipe.
-        Store(folder).reserve({".": settings}, {model: replace(setup.identity, weights="")})
+        identity = replace(setup.identity, weights="")
+        Store(folder).claim([], {model: identity}, {".": settings})
         history = train_classifier(
             setup.model,
             setup.train,
@@ -102,20 +102,8 @@ def train_into(
             progress=progress,
         )
         tested = evaluate(setup.model, setup.test.batches(512, device=on), device=on).to_dict()
-        run = TrainingRun(
-            model=model,
-            data=facts,
-            recipe=recipe,
-            best_epoch=history.best,
-            seconds=history.seconds,
-            machine=machine(on),
-            test=tested,
-            parameters=setup.parameters,
-        )
+        kept = history.best, history.seconds, machine(on), tested, setup.parameters
+        run = TrainingRun(model, facts, recipe, *kept)
         whole = setup.model.cpu()  # the same module, moved in place: training and test are over
-        source = source_of(whole)
-        assert source is not None  # create_model made it
-        images = getattr(data.train, "preprocessing", None)
-        parts = whole, source, input_fields(example), classes, images, as_plain(run)
-        write_uncut(folder, UncutNetwork(*parts))
+        write_uncut(folder, whole, record_of(whole, data.train, notes=as_plain(run)))
     return run

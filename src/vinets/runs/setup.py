@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -23,27 +23,17 @@ from vinets.data.source import choose_per_class, require_split
 from vinets.heads import HEADS, BuildFacts
 from vinets.latent.collect import Latents, collect
 from vinets.latent.cut import all_convolutions, all_layers, paper_convolutions, share_removed
-from vinets.measure.doubt import warn_of_low_accuracy
+from vinets.measure.level import warn_of_low_accuracy
 from vinets.models.facts import input_fields, trained_on
 from vinets.models.libraries.file import code_of
-from vinets.networks.build import put_behind
-from vinets.networks.network import CutNetwork
+from vinets.networks.network import CutNetwork, load_trained, put_behind, refuse_seen
 from vinets.networks.open import channel_count, make_network
-from vinets.networks.seen import load_trained, refuse_seen
 from vinets.runs.trial import Trial
 from vinets.training import LatentViews, Lessons, cache_latents
 
 CHUNK = 2_000  # examples at once where nothing is trained
 MAX_VIEW_BYTES = 64 << 30  # bytes of cached latents
 COUNTED = {"all": all_convolutions, "paper": paper_convolutions, "layers": all_layers}
-
-
-@dataclass(frozen=True)
-class Origin:
-    """The command that started a run, and what accuracy to expect of its network."""
-
-    command: tuple[str, ...] = ()  # that started it
-    stated: float | None = None  # accuracy of the uncut network when it was saved
 
 
 @dataclass(frozen=True)
@@ -98,6 +88,13 @@ class Setup:
         self._unseen = False  # whether this was looked at
         self._whole: Setup | None = None  # the setup with all data, if this has a part
 
+    def __reduce__(self) -> tuple[Any, ...]:  # what another process needs to make it again
+        return Setup, (self.name, self.model, self.data, self.device)
+
+    def open(self, name: str, device: torch.device) -> Setup:
+        """Return itself, as :meth:`SetupFiles.open` reads one from files."""
+        return self
+
     @cached_property
     def identity(self) -> Identity:
         """Digests of the network and its data, kept with results."""
@@ -105,11 +102,7 @@ class Setup:
 
     @cached_property
     def facts(self) -> dict[str, Any]:
-        """What is to be known of all its data by networks that are trained on it, as plain values.
-
-        These are its name, the sizes of both parts, a digest of their content, and digests of the
-        examples of both parts, and of the training part, in any order.
-        """
+        """What networks that are trained on all its data are to know of it, as plain values."""
         if self._whole is not None:
             return self._whole.facts
         data, known = self.data, trained_on(self.model) or {}
@@ -120,7 +113,7 @@ class Setup:
             "train": len(data.train),
             "test": len(data.test),
             "content": self.identity.data,
-            "examples": examples_digest(data.train, data.test),
+            "examples": examples_digest(data.train, data.test),  # in any order
             "training": examples_digest(data.train),
         }
 
@@ -161,15 +154,14 @@ class Setup:
             return self
         if sampling not in self._parts:
             # Trials of every seed have the same examples, so that they compare.
-            wanted = ((self.data.train, sampling.train), (self.data.test, sampling.test))
-            train, test = (
-                part if most is None else part.subset(choose_per_class(part.labels, most, 0))
-                for part, most in wanted
-            )
-            some = replace(self.data, train=train, test=test)
-            part = Setup(self.name, self.model, some, self.device)
+            some = self.data
+            for name, most in vars(sampling).items():
+                if most is not None:
+                    whole = getattr(some, name)
+                    chosen = choose_per_class(whole.labels, most, seed=0)
+                    some = replace(some, **{name: whole.subset(chosen)})
+            part = self._parts[sampling] = Setup(self.name, self.model, some, self.device)
             part._whole = self  # the uncut network may have seen all of it
-            self._parts[sampling] = part
         return self._parts[sampling]
 
 
@@ -205,15 +197,20 @@ class SetupFiles:
 
 
 def wrong_answers(
-    network: nn.Module, source: Source, device: torch.device, progress: Progress | None = None
+    network: nn.Module,
+    examples: Source | Iterable[tuple[Any, Tensor]],
+    device: torch.device | str = "cpu",
+    progress: Progress | None = None,
 ) -> tuple[int, ...]:
-    """Return the positions of the examples that ``network`` gets wrong."""
-    right = []
-    watch = progress_of(progress)
-    watch.start("testing", len(source))
+    """Return the positions of the examples, a source or batches, that ``network`` gets wrong."""
+    right, watch = [], progress_of(progress)
+    if isinstance(examples, Source):
+        watch.start("testing", len(examples))
+        examples = examples.batches(512, device=device)
     with evaluating(network):
-        for inputs, labels in source.batches(512, device=device):
-            right.append((logits_of(call(network, inputs)).argmax(1) == labels).cpu())
+        for inputs, labels in examples:
+            answers = logits_of(call(network, inputs)).argmax(1)
+            right.append((answers == labels.to(answers.device)).cpu())
             watch.advance(len(labels))
     return tuple((~torch.cat(right)).nonzero()[:, 0].tolist())
 
@@ -250,21 +247,15 @@ class Cut:
 
     @cached_property
     def test_latents(self) -> Tensor:
-        """Latents (m, C, P) of the test data, in half precision."""
-        # They stay on the device as long as there are heads to test.
-        latents, setup = self.latents, self.setup
+        """Latents (m, C, P) of the test data, in half precision, on the device."""
+        latents, batches = self.latents, self.setup.test.batches(CHUNK, device=self.setup.device)
         with torch.no_grad():
-            parts = [
-                latents.reader(latents.backbone(x)).half()
-                for x, _ in setup.test.batches(CHUNK, device=setup.device)
-            ]
-        return torch.cat(parts)
+            return torch.cat([latents.reader(latents.backbone(x)).half() for x, _ in batches])
 
     def removed_and_shape(self, trial: Trial) -> tuple[float, tuple[int, int]]:
         """Return the share of convolutions that the cut removes, and the shape of the latents."""
-        latents = self.latents
-        removed = share_removed(self.setup.model, latents.backbone, COUNTED[trial.counting])
-        return removed, latents.shape
+        whole, counted = self.setup.model, COUNTED[trial.counting]
+        return share_removed(whole, self.latents.backbone, counted), self.latents.shape
 
     def recipe(self, trial: Trial) -> TrainingOptions:
         """Return how a trial trains: by its seed, and without what its head has no use for."""
@@ -277,13 +268,10 @@ class Cut:
         """Make the untrained network of a trial, with how its head was built."""
         latents = self.latents  # first, because collecting them is a stage of its own
         self.progress.start(HEADS[trial.head].label, 1)
-        notes = Notes(self.progress)
-        head = HEADS[trial.head].build(latents, trial.options, trial.seed, notes)
+        head = HEADS[trial.head].build(latents, trial.options, trial.seed, Notes(self.progress))
         self.progress.advance(1)
-        options = changes(trial.options)
-        return put_behind(
-            latents, head, {"head": trial.head, "options": options, "seed": trial.seed}
-        )
+        told = {"head": trial.head, "options": changes(trial.options), "seed": trial.seed}
+        return put_behind(latents, head, told)
 
     def views(self, trial: Trial) -> LatentViews:
         """Return latents of augmented passes over all training data, with logits of a teacher."""

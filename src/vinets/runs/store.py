@@ -51,13 +51,9 @@ class Store:
                 f"python -m benchmarks.convert {self.folder} in the repository of vinets, or "
                 "choose another folder."
             )
+        self.path = self.folder / TRIALS
         self._size = -1  # bytes of the file when it was read
         self._values: dict[str, dict[str, Any]] = {}  # by the name of the trial
-
-    @property
-    def path(self) -> Path:
-        """The file of the results."""
-        return self.folder / TRIALS
 
     def _results(self) -> dict[str, dict[str, Any]]:
         """Return the lines of the file by name, read again where it has changed."""
@@ -86,8 +82,7 @@ class Store:
         """Keep the result of a trial; several processes may write at once."""
         # The changes of the trial are kept, because its name is made of these.
         values = {"name": record.trial.name, **as_plain(record), "trial": record.trial.changes}
-        line = json.dumps(values, ensure_ascii=False, allow_nan=False)
-        append_line(self.path, line)
+        append_line(self.path, json.dumps(values, ensure_ascii=False, allow_nan=False))
 
     def read(self, trial: Trial) -> TrialResult:
         """Return the result of a trial."""
@@ -95,66 +90,58 @@ class Store:
 
     def record(self, trial: Trial) -> TrialRecord:
         """Return all that is kept of a trial."""
-        if trial.name not in self._results():
+        values = self._results().get(trial.name)
+        if values is None:
             raise ValueError(f"{self.path} holds no result of the trial {trial.name}. Run it.")
-        return self._record(trial.name, trial)
+        try:
+            result = from_plain(TrialResult, values.get("result"))
+            return TrialRecord(trial, result, dict(values.get("machine") or {}), values.get("took"))
+        except (ValueError, TypeError) as error:
+            raise ValueError(
+                f"{self.path} does not hold the result of the trial {trial.name}: {error} Delete "
+                "its line, and run again."
+            ) from None
 
     def records(self) -> Iterator[TrialRecord]:
         """Give all results, with their trials."""
-        for name, values in self._results().items():
-            yield self._record(name, trial_from(values.get("trial")))
+        for values in self._results().values():
+            yield self.record(trial_from(values.get("trial")))
 
-    def _record(self, name: str, trial: Trial) -> TrialRecord:
-        values = self._results()[name]
-        try:
-            result = from_plain(TrialResult, values.get("result"))
-            machine, took = (values.get(key) for key in ("machine", "took"))
-            return TrialRecord(trial, result, dict(machine or {}), took)
-        except (ValueError, TypeError) as error:
-            raise ValueError(
-                f"{self.path} does not hold the result of the trial {name}: {error} Delete its "
-                "line, and run again."
-            ) from None
-
-    # --- what results belong to ---------------------------------------------------------------
-
-    def claim(self, trials: Iterable[Trial], identities: Mapping[str, Identity]) -> None:
+    def claim(
+        self,
+        trials: Iterable[Trial],
+        identities: Mapping[str, Identity],
+        settings: Mapping[str, Mapping[str, object]] | None = None,
+    ) -> None:
         """Take the folder for these trials; refuse if it holds what does not go with them.
 
-        ``identities`` are those of the uncut networks, by name, as they are now.
+        Results of other data or weights are never mixed with these. Nor are saved networks: a
+        folder that was saved into with other settings belongs to these.
+
+        Parameters
+        ----------
+        identities : dict
+            Those of the uncut networks, by name, as they are now.
+        settings : dict
+            By folder inside that of the store, how a network in it is made without a trial.
         """
-        saved: dict[str, dict[str, object]] = {}
+        saved = dict(settings or {})
         for trial in dict.fromkeys(trials):
             if trial.save and saved.setdefault(trial.save, trial.changes) != trial.changes:
                 raise ValueError(
                     f"Two trials save their networks in {trial.save!r}. Give each its own folder."
                 )
-        self.reserve(saved, identities)
-
-    def reserve(
-        self, saved: Mapping[str, Mapping[str, object]], identities: Mapping[str, Identity]
-    ) -> None:
-        """Note what is going to be saved where (settings by folder), with which data and weights.
-
-        Results of other data or weights are never mixed with these. Nor are saved networks: a
-        folder that was saved into with other settings belongs to these.
-        """
-        path = self.folder / FILE
-        contents = (
-            from_plain(_Contents, read_json(path, inside=self.folder), str(path))
-            if path.is_file()
-            else _Contents()
-        )
+        path, contents = self.folder / FILE, _Contents()
+        if path.is_file():
+            contents = from_plain(_Contents, read_json(path, inside=self.folder), str(path))
         for name, now in identities.items():
-            differ = contents.networks.get(name, now).differences(now)
-            if differ:
+            if differ := contents.networks.get(name, now).differences(now):
                 raise ValueError(
                     f"{self.folder} holds results of {name or 'a network'} with other "
                     f"{' and other '.join(differ)}. Choose another folder, or delete this one to "
                     "start anew."
                 )
-        for place, settings in saved.items():
-            ours = as_plain(settings)
+        for place, ours in as_plain(saved).items():
             theirs = contents.saved.get(place, ours)
             if theirs != ours:
                 # A damaged file may have endless names.
@@ -163,10 +150,8 @@ class Store:
                     f"{self.folder} holds a run with other settings: they differ in {names}. "
                     "Choose another folder, or delete this one to start anew."
                 )
-        merged = _Contents(
-            {**contents.networks, **identities}, {**contents.saved, **as_plain(saved)}
-        )
-        write_json(path, as_plain(merged))
+        networks, folders = {**contents.networks, **identities}, {**contents.saved, **saved}
+        write_json(path, as_plain({"networks": networks, "saved": folders}))
 
 
 def _differences(theirs: dict[str, Any], ours: dict[str, Any]) -> list[str]:

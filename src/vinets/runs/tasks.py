@@ -6,7 +6,9 @@ import copy
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -65,8 +67,10 @@ def find_ideals(cut: Cut, trial: Trial, folder: Path) -> TrialResult:
         str(ratio): count_monomials(prune(ideals, generators.scores, 1.0 - ratio).polynomials)
         for ratio in RATIOS
     }
-    with_oracle = all(hasattr(one, "steps_") for _, one in ideals)
     by_class = {str(k): count_monomials([as_polynomials(one.generators_)]) for k, one in ideals}
+    has_oracle = all(hasattr(one, "steps_") for _, one in ideals)
+    totals = ("steps", "nonzeros") if has_oracle else ()
+    solved = {name: sum(getattr(one.report_, name) for _, one in ideals) for name in totals}
     facts = IdealFacts(
         points=int(latents.fit.sum()),
         features=latents.shape[0] * latents.shape[1],
@@ -77,8 +81,7 @@ def find_ideals(cut: Cut, trial: Trial, folder: Path) -> TrialResult:
         seconds=generators.seconds,
         monomials_left=left,
         by_class=by_class,
-        steps=sum(one.report_.steps for _, one in ideals) if with_oracle else None,
-        nonzeros=sum(one.report_.nonzeros for _, one in ideals) if with_oracle else None,
+        **solved,
     )
     return TrialResult(*cut.removed_and_shape(trial), ideals=facts)
 
@@ -136,7 +139,7 @@ def train(cut: Cut, trial: Trial, folder: Path) -> TrialResult:
         )
     folded = network.folded()
     if split is None and cached:
-        wrong = _wrong(folded.head, cut.test_latents, labels)
+        wrong = wrong_answers(folded.head, _chunks(cut.test_latents, labels))
     elif split is None:
         wrong = wrong_answers(folded, setup.test, setup.device, progress=cut.progress)
     accuracy, vanishing = 1 - len(wrong) / len(labels), _vanishing(cut, trial, folded)
@@ -147,7 +150,12 @@ def train(cut: Cut, trial: Trial, folder: Path) -> TrialResult:
         _save(folded, folder / trial.save)
     if polynomials is not None:
         polynomials = replace(polynomials, trained=_values_by_class(cut, trial, folded))
-    layer, detailed = getattr(network.head, "polynomials", None), trial.detailed
+    layer, details = getattr(network.head, "polynomials", None), dict[str, Any]()
+    if layer is not None:
+        details |= {"polynomials": len(layer.bias), "monomials": len(layer.monomials.terms)}
+    if trial.detailed:
+        details |= {"wrong": wrong, "uncut_wrong": setup.wrong, "tested": len(labels)}
+        details |= {"history": history, "build": report}
     facts = TrainingFacts(
         accuracy=accuracy,
         uncut=setup.accuracy,
@@ -156,16 +164,10 @@ def train(cut: Cut, trial: Trial, folder: Path) -> TrialResult:
         parts=folded.parts(),
         seconds=history.seconds,
         best_epoch=history.best,
-        polynomials=None if layer is None else len(layer.bias),
-        monomials=None if layer is None else len(layer.monomials.terms),
         capped=report.capped,
         vanishing_built=built,
         vanishing=vanishing,
-        wrong=wrong if detailed else None,
-        uncut_wrong=setup.wrong if detailed else None,
-        tested=len(labels) if detailed else None,
-        history=history if detailed else None,
-        build=report if detailed else None,
+        **details,
     )
     theory = _theory(setup, folded) if trial.studied else None
     place = cut.removed_and_shape(trial)
@@ -202,13 +204,9 @@ def _theory(setup: Setup, network: CutNetwork) -> TheoryFacts:
     """Compute the complexities of a network and of the uncut one, and the theorem's bounds."""
     example = setup.train.example()
     assert isinstance(example, Tensor)  # the theory says nothing about other inputs
-    studied = study(
-        setup.model,
-        network.record.cut,
-        example.to(setup.device),
-        network=network,
-        batches=lambda: setup.train.batches(CHUNK, device=setup.device),
-    )
+    batches = partial(setup.train.batches, CHUNK, device=setup.device)
+    given = example.to(setup.device)
+    studied = study(setup.model, network.record.cut, given, network=network, batches=batches)
     assert studied.network is not None  # because it was passed
     bounds = studied.network.head.bounds
     return TheoryFacts(
@@ -232,30 +230,27 @@ def _train_behind(
 
     ``fine_tune`` splits heads in the same way; here, trials that project alike share variables.
     """
-    views, test = cut.projected(trial, front)
-    recipe = cut.recipe(trial)
+    (views, test), recipe = cut.projected(trial, front), cut.recipe(trial)
     if recipe.trained == "classifier" and isinstance(module, LastLayer):
         history = solve_classifier(module.eval(), views.parts(), recipe)
-        return history, _wrong(module, test, cut.setup.test.labels)
-    history = fit(
-        module,
-        ViewFeed(views, seed=recipe.seed),
-        recipe,
-        criterion=criterion_of(head, recipe),
-        directory=folder,
-        device=cut.setup.device,
-        stage=f"training {trial.head}",
-        progress=cut.progress,
-    )
-    return history, _wrong(module, test, cut.setup.test.labels)
+    else:
+        history = fit(
+            module,
+            ViewFeed(views, seed=recipe.seed),
+            recipe,
+            criterion=criterion_of(head, recipe),
+            directory=folder,
+            device=cut.setup.device,
+            stage=f"training {trial.head}",
+            progress=cut.progress,
+        )
+    return history, wrong_answers(module, _chunks(test, cut.setup.test.labels))
 
 
-def _wrong(module: nn.Module, inputs: Tensor, labels: Tensor) -> tuple[int, ...]:
-    """Return the positions of the cached inputs that ``module`` gets wrong."""
-    with evaluating(module):
-        parts = inputs.split(CHUNK // 4)  # every monomial takes room for every example
-        answers = torch.cat([module(part.float()).argmax(1) for part in parts])
-    return tuple((answers != labels.to(answers.device)).nonzero()[:, 0].tolist())
+def _chunks(inputs: Tensor, labels: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+    """Split cached inputs and labels, because every monomial takes room for every example."""
+    for part, own in zip(inputs.split(CHUNK // 4), labels.split(CHUNK // 4), strict=True):
+        yield part.float(), own
 
 
 def _vanishing(cut: Cut, trial: Trial, network: CutNetwork) -> VanishingFacts | None:
@@ -275,9 +270,8 @@ def _test_variables(cut: Cut, trial: Trial, network: CutNetwork) -> Iterator[tup
     head, setup = network.head, cut.setup
     assert isinstance(head, PolynomialHead)
     if trial.recipe.layers == 0:
-        labels = setup.test.labels.split(CHUNK // 4)
-        for z, y in zip(cut.test_latents.split(CHUNK // 4), labels, strict=True):
-            yield head.variables(z.float()), y
+        for z, y in _chunks(cut.test_latents, setup.test.labels):
+            yield head.variables(z), y
     else:
         for x, y in setup.test.batches(CHUNK // 4, device=setup.device):
             yield head.variables(call(network.latents, x)), y
@@ -304,8 +298,8 @@ def time_networks(cut: Cut, trial: Trial, folder: Path) -> TrialResult:
     cut.progress.start("timing", 1)
     networks: dict[str, nn.Module] = {trial.network or "uncut": setup.model}
     for name, saved in trial.compared:
-        whole = copy.deepcopy(setup.model)  # its class may be the user's own
-        network = CutNetwork.from_pretrained(folder / saved, backbone=whole.cpu())
+        whole = copy.deepcopy(setup.model).cpu()  # its class may be the user's own
+        network = CutNetwork.from_pretrained(folder / saved, backbone=whole)
         networks[name] = network.to(setup.device).folded()
     timing = trial.timing
     measured = measure_speed(

@@ -29,58 +29,29 @@ TASKS = ("train", "ideals", "dimension", "speed")
 
 @dataclass(frozen=True, kw_only=True)
 class Trial:
-    """One thing to compute.
+    """One thing to compute: a cut, a head, a training and a measurement."""
 
-    Parameters
-    ----------
-    network : str
-        Name of the uncut network, with its data, among those that trials are run with.
-    cut : str or int
-        Where the network is cut; speed is measured for several networks at once and has no cut.
-    task : {"train", "ideals", "dimension", "speed"}
-        Train and test a head; find the generators and count them; estimate the intrinsic dimension
-        of the latents; measure saved networks and the uncut one in turns.
-    head : str
-        A kind of :data:`vinets.heads.HEADS`.
-    options : HeadOptions or None
-        Options of that head; None is its defaults.
-    latents, recipe, sampling, timing
-        Options of :mod:`vinets.core.settings`. The seed of the recipe is that of the trial.
-    counting : {"all", "paper", "layers"}
-        What counts in the share removed: all convolutions, those that the paper counts, or every
-        layer.
-    save : str
-        Folder of the store into which the trained network is saved; empty for none.
-    compared : tuple of (str, str)
-        Name and folder of every network whose speed is measured next to the uncut one.
-    checkpoints : bool
-        Whether checkpoints are written between epochs, which changes no result.
-    detailed : bool
-        Keep every epoch, wrong answers and how the head was built in the result.
-    studied : bool
-        Compute the spectral complexity of the trained network and of the uncut one as well, and
-        the mean absolute value of every polynomial on every class.
-    alone : bool
-        Whether nothing else may run next to it, because its time counts.
-    """
-
-    network: str = ""
-    cut: str | int = ""
+    network: str = ""  # name of the uncut network, with its data, among those that trials run with
+    cut: str | int = ""  # where it is cut; speed is that of several networks and has no cut
+    # Train and test a head; find the generators and count them; estimate the intrinsic dimension
+    # in the latents; measure saved networks and the uncut one in turns.
     task: str = "train"
-    head: str = "vanishing"
-    options: HeadOptions | None = None
+    head: str = "vanishing"  # a kind of vinets.heads.HEADS
+    options: HeadOptions | None = None  # options of that head; None is its defaults
     latents: LatentOptions = LatentOptions()
-    recipe: TrainingOptions = TrainingOptions()
+    recipe: TrainingOptions = TrainingOptions()  # its seed is that of the trial
     sampling: SampleOptions = SampleOptions()
     timing: SpeedOptions = SpeedOptions()
-    counting: str = "all"
-    save: str = ""
-    compared: tuple[tuple[str, str], ...] = ()
-    checkpoints: bool = field(default=True, metadata={"result": False})
-    detailed: bool = False
+    counting: str = "all"  # what counts in the share removed, a key of vinets.runs.setup.COUNTED
+    save: str = ""  # folder of the store for the trained network; empty for none
+    compared: tuple[tuple[str, str], ...] = ()  # names and folders of networks that are timed
+    checkpoints: bool = field(default=True, metadata={"result": False})  # between epochs
+    detailed: bool = False  # keep every epoch, wrong answers and how the head was built
+    # Compute the spectral complexity of the trained network and of the uncut one as well, and the
+    # mean absolute value of every polynomial on every class.
     studied: bool = False
     seed: int = 0
-    alone: bool = False
+    alone: bool = False  # whether nothing else may run next to it, because its time counts
 
     def __post_init__(self) -> None:
         one_of("Trial", "task", self.task, TASKS)
@@ -117,13 +88,14 @@ class Trial:
         >>> Trial(cut="relu2").change(psi=0.01, keep=16, epochs=5).changes
         {'cut': 'relu2', 'recipe': {'epochs': 5}, 'options': {'psi': 0.01, 'keep': 16}}
         """
-        own = {name: options.pop(name) for name in [*options] if name in _OWN}
+        known = tuple(self.__dataclass_fields__)
+        own = {name: options.pop(name) for name in [*options] if name in known}
         head = own.get("head", self.head)
         if head != self.head:
             own.setdefault("options", HEADS[head].Options())
         objects = {name: own.get(name, getattr(self, name)) for name in GROUPS}
         groups = {name: type(one) for name, one in objects.items()}
-        return replace(self, **(own | gather("Trial", groups, options, objects, known=_OWN)))
+        return replace(self, **(own | gather("Trial", groups, options, objects, known=known)))
 
     @property
     def shares(self) -> Hashable:
@@ -173,8 +145,6 @@ def _options_from(kind: type[HeadOptions], values: Any) -> HeadOptions:
 
 GROUPS = ("options", "latents", "recipe", "sampling", "timing")
 """Fields that hold options."""
-
-_OWN = tuple(Trial.__dataclass_fields__)
 
 
 # --- results ----------------------------------------------------------------------------------
@@ -287,18 +257,10 @@ class PolynomialFacts:
 
 @dataclass(frozen=True)
 class TrialResult:
-    """The result of a trial: a section for its task.
+    """The result of a trial: a section for its task."""
 
-    Attributes
-    ----------
-    removed : float or None
-        Share of the convolutions that the cut takes away; None without a cut.
-    shape : (int, int) or None
-        Channels and positions of the latents, where that was kept.
-    """
-
-    removed: float | None = None
-    shape: tuple[int, int] | None = None
+    removed: float | None = None  # share of the convolutions that the cut takes away
+    shape: tuple[int, int] | None = None  # channels and positions of the latents
     ideals: IdealFacts | None = None
     training: TrainingFacts | None = None
     dimension: DimensionFacts | None = None

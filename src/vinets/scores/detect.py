@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -52,38 +53,21 @@ NEXT_CLASSES = 9  # classes behind the nearest one that a margin averages over
 # --- distances at several layers --------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Standardizer:
-    """Mean and standard deviation of a value on examples of the classes."""
-
-    mean: float
-    deviation: float
-
-    @classmethod
-    def fit(cls, values: Tensor) -> Standardizer:
-        """Fit to values (m,)."""
-        return cls(float(values.mean()), max(float(values.std()), MIN_DEVIATION))
-
-    def __call__(self, values: Tensor) -> Tensor:
-        """Return values in deviations from the mean."""
-        return (values - self.mean) / self.deviation
+def standardizer(values: Tensor) -> Callable[[Tensor], Tensor]:
+    """Return a function that tells values in deviations from the mean of those (m,) given here."""
+    mean, deviation = float(values.mean()), max(float(values.std()), MIN_DEVIATION)
+    return lambda others: (others - mean) / deviation
 
 
 @dataclass(frozen=True, eq=False)
 class LayerDistances:
     """The distances at one layer, standardised."""
 
-    space: Space
     distances: ClassDistances
-    margin: Standardizer
+    margin: Callable[[Tensor], Tensor]  # standardises margins,
     whole: ClassDistances  # distance to all examples as one class
-    far: Standardizer
+    far: Callable[[Tensor], Tensor]  # and its logarithm
     limit: float  # largest standardised log K to all that is not far
-
-    def __call__(self, features: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the standardised margin and the excess of features (m, D)."""
-        between = self.margin(distance_margin(self.distances, features))
-        return between, (self.far(self.whole(features).log()[:, 0]) - self.limit).clamp_min(0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,34 +75,29 @@ class LayerScore:
     """The score of examples by their features at every layer and their energy."""
 
     layers: Mapping[str, LayerDistances]
-    energy: Standardizer | None  # None leaves the logits out
+    energy: Callable[[Tensor], Tensor]  # standardises energies
 
     @torch.no_grad()
     def __call__(self, seen: Activations) -> Tensor:
         """Return scores (m,), larger for stranger examples."""
-        parts = [layer(seen.layers[name]) for name, layer in self.layers.items()]
-        margins, excesses = (torch.stack(each) for each in zip(*parts, strict=True))
-        between = margins.mean(0)
-        if self.energy is not None:
-            between = (between + self.energy(energy_of(seen.logits))) / 2
-        return between + excesses.sum(0)
+        margins, excesses = [], torch.zeros_like(seen.logits[:, 0])
+        for name, layer in self.layers.items():
+            features = seen.layers[name]
+            margins.append(layer.margin(distance_margin(layer.distances, features)))
+            beyond = layer.far(layer.whole(features).log()[:, 0]) - layer.limit
+            excesses = excesses + beyond.clamp_min(0)
+        return (torch.stack(margins).mean(0) + self.energy(energy_of(seen.logits))) / 2 + excesses
 
 
 @torch.no_grad()
 def fit_layer_score(
     train: Activations, held: Activations, candidates: Sequence[Space] | None = None
 ) -> LayerScore:
-    """Fit distances at every layer.
+    """Fit distances at every layer to training examples.
 
-    Parameters
-    ----------
-    train : Activations
-        Training examples, which the distances are fitted to.
-    held : Activations
-        Examples of the same classes that the network was not trained on. Layer by layer the space
-        is chosen in which their classes are likeliest; values are standardised on them, too.
-    candidates : sequence of Space or None
-        The spaces; None is :func:`vinets.heads.class_distances.spaces`.
+    Those that are ``held`` are examples of the same classes that the network was not trained on.
+    Layer by layer the space is chosen in which their classes are likeliest, among ``candidates`` or
+    those of :func:`vinets.heads.class_distances.spaces`; values are standardised on them, too.
     """
     labels, truth = labels_of(train), labels_of(held)
     classes = int(labels.max()) + 1
@@ -130,10 +109,10 @@ def fit_layer_score(
         distances = fit_distances(points, labels, space, classes)
         whole = fit_distances(points, torch.zeros_like(labels), WHOLE_SPACE, 1)
         logs = whole(new).log()[:, 0]
-        far, margin = Standardizer.fit(logs), Standardizer.fit(distance_margin(distances, new))
+        far, margin = standardizer(logs), standardizer(distance_margin(distances, new))
         limit = far(logs).quantile(1 - BEYOND_LIMITS / len(train.layers))
-        scores[name] = LayerDistances(space, distances, margin, whole, far, float(limit))
-    return LayerScore(scores, Standardizer.fit(energy_of(held.logits)))
+        scores[name] = LayerDistances(distances, margin, whole, far, float(limit))
+    return LayerScore(scores, standardizer(energy_of(held.logits)))
 
 
 def distance_margin(distances: ClassDistances, features: Tensor) -> Tensor:
@@ -195,51 +174,45 @@ def choose_layers(network: nn.Module, example: Tensor) -> list[str]:
     return list(dict.fromkeys(later[round(k)] for k in places))
 
 
-class ActivationReader:
-    """Runs a network and keeps the outputs of its layers, averaged over positions."""
+@torch.no_grad()
+def read_activations(
+    network: nn.Module,
+    layers: Sequence[str],
+    classifier: nn.Linear | None,
+    batches: Iterable[Inputs],
+    labels: Tensor | None = None,
+) -> Activations:
+    """Run a network over batches, and keep the outputs of its layers, averaged over positions.
 
-    def __init__(self, network: nn.Module, example: Tensor, layers: Sequence[str]) -> None:
-        self.network, self.layers = network, tuple(layers)
-        known = dict(network.named_modules())
-        for name in self.layers:
-            if not name or name not in known:
-                accepted = "names of layers of the network"
-                raise parameter_error("ood", "layers", accepted, name, "vinets cuts lists them.")
-        self.classifier: nn.Linear | None = None
-        with suppress(ValueError):  # its last layer is none that these scores know
-            self.classifier = classifier_of(network, example)
+    The features are the input of its ``classifier``, or without one the output of the last layer.
+    """
+    kept: dict[str, list[Tensor]] = {name: [] for name in layers}
+    features: list[Tensor] = []
+    logits: list[Tensor] = []
 
-    @torch.no_grad()
-    def __call__(self, batches: Iterable[Inputs], labels: Tensor | None = None) -> Activations:
-        """Run over batches of inputs."""
-        kept: dict[str, list[Tensor]] = {name: [] for name in self.layers}
-        features: list[Tensor] = []
-        logits: list[Tensor] = []
+    def keep(name: str) -> Callable[[nn.Module, object, Tensor], None]:
+        def hook(module: nn.Module, inputs: object, output: Tensor) -> None:
+            # The mean over positions of a map (B, C, H, W) or of tokens (B, T, C).
+            positions = {4: (2, 3), 3: (1,)}.get(output.ndim)
+            vectors = output.mean(positions) if positions else output.flatten(1)
+            kept[name].append(vectors.float())
 
-        def keep(name: str) -> Callable[[nn.Module, object, Tensor], None]:
-            def hook(module: nn.Module, inputs: object, output: Tensor) -> None:
-                # The mean over positions of a map (B, C, H, W) or of tokens (B, T, C).
-                positions = {4: (2, 3), 3: (1,)}.get(output.ndim)
-                vectors = output.mean(positions) if positions else output.flatten(1)
-                kept[name].append(vectors.float())
+        return hook
 
-            return hook
+    def keep_input(module: nn.Module, inputs: tuple[Tensor]) -> None:
+        features.append(inputs[0].float())
 
-        with ExitStack() as hooks, evaluating(self.network):
-            for name in self.layers:
-                layer = self.network.get_submodule(name)
-                hooks.enter_context(layer.register_forward_hook(keep(name)))
-            if self.classifier is not None:
-                hooks.enter_context(
-                    self.classifier.register_forward_pre_hook(
-                        lambda _, args: features.append(args[0].float())
-                    )
-                )
-            for x in batches:
-                logits.append(logits_of(call(self.network, x)).float())
-        layers = {name: torch.cat(parts) for name, parts in kept.items()}
-        last = torch.cat(features) if features else layers[self.layers[-1]]
-        return Activations(last, torch.cat(logits), labels, layers)
+    with ExitStack() as hooks, evaluating(network):
+        for name in layers:
+            layer = network.get_submodule(name)
+            hooks.enter_context(layer.register_forward_hook(keep(name)))
+        if classifier is not None:
+            hooks.enter_context(classifier.register_forward_pre_hook(keep_input))
+        for x in batches:
+            logits.append(logits_of(call(network, x)).float())
+    outputs = {name: torch.cat(parts) for name, parts in kept.items()}
+    last = torch.cat(features) if features else outputs[layers[-1]]
+    return Activations(last, torch.cat(logits), labels, outputs)
 
 
 def compare_scores(
@@ -274,7 +247,14 @@ def compare_scores(
     example = each(data.train.example(), lambda t: t.to(device))
     if not isinstance(example, Tensor):
         raise ValueError("Out-of-distribution scores need a network whose input is one tensor.")
-    reader = ActivationReader(network, example, layers or choose_layers(network, example))
+    chosen = list(layers or choose_layers(network, example))
+    for name in set(chosen) - {name for name, _ in network.named_modules() if name}:
+        accepted = "names of layers of the network"
+        raise parameter_error("ood", "layers", accepted, name, "vinets cuts lists them.")
+    classifier: nn.Linear | None = None
+    with suppress(ValueError):  # its last layer is none that these scores know
+        classifier = classifier_of(network, example)
+    reader = partial(read_activations, network, chosen, classifier)
     order = torch.randperm(len(data.test), generator=torch.Generator().manual_seed(seed))[:count]
     quarter = len(order) // 4
     if quarter < 2:
@@ -298,8 +278,8 @@ def compare_scores(
         watch.advance(1)
     scores: dict[str, Callable[[Activations], Tensor]] = {"distances": fit_layer_score(known, held)}
     for name, kind in SCORES.items():
-        if reader.classifier is not None or not kind.needs_classifier:
-            scores[name] = kind(reader.classifier).fit(known)
+        if classifier is not None or not kind.needs_classifier:
+            scores[name] = kind(classifier).fit(known)
     detections: list[Detection] = []
     for name, score in scores.items():
         begin = time.perf_counter()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from importlib.util import find_spec
@@ -17,7 +17,7 @@ from torch import nn
 from vinets.core.device import resolve_device
 from vinets.core.executors import open_executor
 from vinets.core.files import locked, write_json, write_text
-from vinets.core.options import flat
+from vinets.core.options import gather
 from vinets.core.plain import as_plain
 from vinets.core.progress import Progress
 from vinets.core.settings import SearchOptions, SpeedOptions
@@ -26,12 +26,17 @@ from vinets.data.sources import limit_source, split_source
 from vinets.export import EXPORT_FORMATS, ExportedNetwork, export_network, open_exported
 from vinets.measure import evaluate, machine
 from vinets.measure.level import over_images
-from vinets.networks.network import CutNetwork
-from vinets.networks.seen import refuse_seen
+from vinets.networks.network import CutNetwork, refuse_seen
 from vinets.report import html
-from vinets.runs.setup import Origin, Setup, wrong_answers
-from vinets.search.budget import Budget, parse_budget
-from vinets.search.cost import LONG_WINDOWS, WINDOWS, in_turns, relative_spread
+from vinets.runs.setup import Setup, wrong_answers
+from vinets.search.cost import (
+    LONG_WINDOWS,
+    WINDOWS,
+    Budget,
+    in_turns,
+    parse_budget,
+    relative_spread,
+)
 from vinets.search.page import search_page
 from vinets.search.result import Attempt, SearchResult
 from vinets.search.rounds import Search
@@ -41,21 +46,22 @@ FINE = 0.5  # points that one example may be worth without a note, whatever the 
 BUSY = 0.15  # spread of the uncut network's time, as a share, from which the machine was busy
 
 
-@flat(searching=SearchOptions)
 def compress(
     model: nn.Module,
     data: DataSplit,
     budget: str | Iterable[str] | Budget,
     *,
-    searching: SearchOptions,
+    searching: SearchOptions | None = None,
     out: str | Path | None = None,
     validation: Source | None = None,
     seed: int = 0,
     device: torch.device | str = "auto",
     jobs: int | str = 1,
-    origin: Origin = Origin(),  # noqa: B008 - frozen
+    command: Sequence[str] = (),
+    stated: float | None = None,
     words: CommandWords = CommandWords(),  # noqa: B008 - frozen
     progress: Progress | str | None = "auto",
+    **options: Any,
 ) -> SearchResult:
     """Find a small network that does what ``model`` does, within a budget.
 
@@ -67,8 +73,6 @@ def compress(
     ----------
     model : Module
         The pretrained classifier. It is moved to ``device``, and its weights do not change.
-    data : DataSplit
-        Examples to train on, and examples to test on.
     budget : str, list of str or Budget
         What it may lose and cost: ``"drop=0.5"`` (points), ``"params=1e6"``, ``"size=4MB"``,
         ``"macs=50%"``, ``"latency=2ms@cpu,batch=1"``; shares of what the network has, such as
@@ -79,33 +83,34 @@ def compress(
     validation : data source or None, default=None
         Examples to choose by, which the network was not trained on; None takes half of the test
         part, and tests on the other half.
-    searching : SearchOptions
+    searching : SearchOptions or None, default=None
         Or its fields as keywords: ``epochs`` of the last round, 36; how many ``cuts`` are tried at
         most, 10; a ``limit`` on the training examples; whether the uncut and the chosen network
         are measured in ``int8``, too.
     jobs : int or str, default=1
         Trainings of a round side by side, in processes that share the device; or the address of a
         cluster, see :func:`vinets.core.executors.open_executor`, whose workers have to see ``out``.
-    origin : Origin
-        For the record, and for a warning where the network is less accurate than it was.
+    command, stated
+        What started it, for the record, and the accuracy of the network when it was saved, for a
+        warning where it is less accurate now.
     words : CommandWords
         How the commands that repeat each network name this one and the data.
 
-    Returns
-    -------
-    SearchResult
-        Every attempt, the choice, and the chosen network as ``network``.
+    Every attempt, the choice and the chosen network are in the result.
     """
     begin = time.perf_counter()
-    wanted = parse_budget(budget)
+    wanted, start = parse_budget(budget), {"searching": searching or SearchOptions()}
+    known = compress.__annotations__  # for the hint at a name that was meant
+    groups: Any = gather("compress", {"searching": SearchOptions}, options, start, known)
+    searching = groups["searching"]
     with ExitStack() as stack:
         folder = Path(out if out is not None else stack.enter_context(TemporaryDirectory()))
         stack.enter_context(locked(folder))
         setup, final = divide(
             model, data, searching.limit, validation=validation, seed=seed, device=device
         )
-        setup.warn_of_low_accuracy(origin.stated)
-        executor = stack.enter_context(open_executor(jobs))
+        setup.warn_of_low_accuracy(stated)
+        executor = None if jobs == 1 else stack.enter_context(open_executor(jobs))
         search = Search(setup, wanted, folder, searching, seed, executor, progress)
         search.prepare()
         attempts = search.run()
@@ -128,7 +133,7 @@ def compress(
             validation=len(setup.test),
             tested=len(final),
             seconds=time.perf_counter() - begin,
-            command=origin.command,
+            command=tuple(command),
             machine=machine(setup.device),
             saved=saved,
             network=network,
@@ -169,17 +174,11 @@ def measure(
     words: CommandWords,
     searching: SearchOptions,
 ) -> tuple[dict[str, Attempt], dict[str, Any]]:
-    """Test the finalists and the uncut network, once, and time them in turns.
+    """Test the finalists and the uncut network on the test part, once, and time them in turns.
 
-    Everything is tested on the test part of ``data``. If it is wanted, the uncut and the chosen
-    network are measured in int8 as well, calibrated on the training part.
-
-    Returns
-    -------
-    attempts : dict of str to Attempt
-        The uncut network as "uncut", and all attempts by name, with their commands.
-    facts : dict
-        The fields ``batch``, ``recorded`` and ``notes`` of a result.
+    If it is wanted, the uncut and the chosen network are measured in int8 as well, calibrated on
+    the training part. Returned are the uncut network as "uncut" and all attempts, by name and with
+    their commands, and the fields ``batch``, ``recorded`` and ``notes`` of a result.
     """
     setup, notes, watch, budget = search.setup, list[str](), search.watch, search.budget
     costs, accuracies = search.table.costs["uncut"], {0: setup.accuracy}
@@ -192,14 +191,14 @@ def measure(
         measured[one.name] = replace(one, command=search.space.command(words, *training))
         if last:
             networks[one.name] = search.network(one)
-    wrong = {}
     watch.start("testing", len(networks))
+    wrong = {}
     for name, network in networks.items():
         wrong[name] = wrong_answers(network, data.test, setup.device)
         watch.advance()
     turns = dict(networks)
     where = resolve_device("compress", budget.where or setup.device)
-    for name in ("uncut", *([] if chosen is None else [chosen])) if searching.int8 else ():
+    for name in [one for one in networks if one in ("uncut", chosen) and searching.int8]:
         quantized = quantize(search, measured[name], networks[name], data, words)
         if isinstance(quantized, str):
             notes.append(quantized)
@@ -226,14 +225,13 @@ def measure(
             cost = replace(one.int8.cost, latency=times.get("latency"), spread=times.get("spread"))
             one = replace(one, int8=replace(one.int8, cost=cost, **times))
         measured[name] = one
-    noise = relative_spread(timed["uncut"])
+    noise, few = relative_spread(timed["uncut"]), 100 / len(setup.test)  # points of one example
     if noise > BUSY:
         notes.append(
             f"The machine was busy while networks were timed: the speed of the uncut network "
             f"varied by ± {noise:.0%} from one window to the next. Time them again with vinets "
             "bench when nothing else runs."
         )
-    few = 100 / len(setup.test)  # points that one example is worth
     if budget.drop is not None and few > max(budget.drop, FINE):
         notes.append(
             f"The choice rests on {len(setup.test):,} validation examples: one of them is "

@@ -28,7 +28,7 @@ from vinets.report.values import (
     Value,
     facts_table,
 )
-from vinets.search.budget import LIMITS
+from vinets.search.cost import LIMITS
 from vinets.search.result import Attempt, SearchPlan, SearchResult, frontier, sentences
 
 T = TypeVar("T")
@@ -65,30 +65,24 @@ def finalists_table(result: SearchResult) -> Table:
     return _known("finalists", caption, columns, rows)
 
 
-def plan_table(plan: SearchPlan) -> Table:
-    """Return a table of what would be tried."""
-    return _costs_table("plan", "What would be tried", plan.candidates)
+def rounds_table(search: SearchResult | SearchPlan) -> Table:
+    """Return all attempts with their costs and accuracies on the validation examples by epochs.
 
-
-def rounds_table(result: SearchResult) -> Table:
-    """Return a table of all attempts, on the validation examples, by the epochs of every round."""
-    attempts = sorted(result.attempts, key=lambda one: one.cost.parameters)
-    caption = "All that was tried, on the validation examples"
-    return _costs_table("rounds", caption, attempts, result)
-
-
-def _costs_table(
-    id: str, caption: str, attempts: Sequence[Attempt], result: SearchResult | None = None
-) -> Table:
-    """Return costs of attempts, as far as they are known, and what they reached."""
+    Those of a plan are what would be tried.
+    """
     columns = [
         *(Column("network"), Column("cut"), Column("parameters", format=",", short="params")),
         Column("macs", LIMITS["macs"].unit, ","),
         Column("expected", "ms", ".3f", std="expected spread"),
     ]
+    if isinstance(search, SearchPlan):
+        rows = [_row(one, None) for one in search.candidates]
+        return _known("plan", "What would be tried", columns, rows)
+    attempts = sorted(search.attempts, key=lambda one: one.cost.parameters)
     for n in sorted({count for one in attempts for count in one.accuracies}):
         columns.append(Column(str(n), f"{counted(n, 'epoch')}, %", ".2f", short=f"{n} ep."))
-    return _known(id, caption, columns, [_row(one, result) for one in attempts])
+    caption = "All that was tried, on the validation examples"
+    return _known("rounds", caption, columns, [_row(one, search) for one in attempts])
 
 
 def _row(one: Attempt, result: SearchResult | None, suffix: str = "") -> Row:
@@ -102,16 +96,13 @@ def _row(one: Attempt, result: SearchResult | None, suffix: str = "") -> Row:
         "command": shlex.join(one.command),
     }
     values |= {str(count): 100 * right for count, right in one.accuracies.items()}
+    trained = one.candidate is not None and not suffix
     scaled = {
-        "macs": (1, cost.macs),
-        "mmacs": (1e-6, cost.macs),
-        "expected": (1e3, cost.latency),
-        "expected spread": (1e3, cost.spread),
-        "latency": (1e3, one.latency),
-        "spread": (1e3, one.spread),
-        "accuracy": (100, one.test),
-        "speed": (1, one.speed),
-        "seconds": (1, one.seconds if one.candidate is not None and not suffix else None),
+        **{"macs": (1, cost.macs), "mmacs": (1e-6, cost.macs)},
+        **{"expected": (1e3, cost.latency), "expected spread": (1e3, cost.spread)},
+        **{"latency": (1e3, one.latency), "spread": (1e3, one.spread)},
+        **{"accuracy": (100, one.test), "speed": (1, one.speed)},
+        "seconds": (1, one.seconds if trained else None),
     }
     values |= {name: scale * value for name, (scale, value) in scaled.items() if value is not None}
     if result is None:
@@ -134,32 +125,27 @@ def _known(id: str, caption: str, columns: Sequence[Column], rows: Sequence[Row]
 def command_lines(result: SearchResult) -> list[str]:
     """Return two lines for every row of the table of finalists: what it is, and its command."""
     lines = []
-    for values in (row.values for row in finalists_table(result).rows):
-        if values["command"]:
-            behind = f" behind {values['cut']}" if values["cut"] else ""
-            lines.append(f"{values['network']}{behind}, {values['parameters']:,} parameters:")
-            lines.append(f"  {values['command']}")
+    for values in (row.values for row in finalists_table(result).rows if row.values["command"]):
+        behind = f" behind {values['cut']}" if values["cut"] else ""
+        lines.append(f"{values['network']}{behind}, {values['parameters']:,} parameters:")
+        lines.append(f"  {values['command']}")
     return lines
 
 
 def frontier_figure(result: SearchResult) -> Figure:
-    """Return validation accuracy against parameters, after the longest training of each.
-
-    The figure has the frontier, its knee, the choice and the uncut network.
-    """
-    front = frontier([(one.cost.parameters, one.accuracy, one) for one in result.attempts])
-    knee = knee_of([(one.cost.parameters, one.accuracy, one) for one in front])
+    """Draw accuracy against parameters, with the frontier, its knee, the choice and the uncut."""
+    points = {one.name: (one.cost.parameters, one.accuracy, one) for one in result.attempts}
+    front = frontier(points.values())
+    knee = knee_of([points[one.name] for one in front])
     chosen, uncut = result.choice, result.uncut
     kinds = {ProductsHead.kind: ProductsHead.label, VanishingHead.kind: VanishingHead.label}
     named = ("chosen, at the knee", "chosen", *kinds.values(), "other heads", "knee")
     groups: dict[str, list[Attempt]] = {name: [] for name in named}
     for one in result.attempts:
         assert one.candidate is not None
-        name = kinds.get(one.candidate.head, "other heads")
+        name = "knee" if one is knee else kinds.get(one.candidate.head, "other heads")
         if one is chosen:
             name = "chosen, at the knee" if one is knee else "chosen"
-        elif one is knee:
-            name = "knee"
         groups[name].append(one)
 
     def series(name: str, attempts: Sequence[Attempt], **look: Any) -> Series:

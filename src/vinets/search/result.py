@@ -11,7 +11,7 @@ from torch import nn
 from vinets.core.checks import counted, format_bytes
 from vinets.heads import ProductsHead
 from vinets.measure.level import over_images, over_seeds
-from vinets.search.budget import LIMITS, Budget, Cost
+from vinets.search.cost import LIMITS, Budget, Cost
 from vinets.search.space import Candidate
 
 if TYPE_CHECKING:
@@ -95,18 +95,17 @@ class SearchPlan:
     unmet: str = ""  # the budget, where no candidate is within its limits
 
     def __str__(self) -> str:
-        nearest = f"Nothing is within the budget, {self.unmet}: these come nearest. "
+        text = f"Nothing is within the budget, {self.unmet}: these come nearest. "
         rounds = ", then ".join(f"{count} for {epochs}" for count, epochs in self.rounds)
-        length = f"{self.seconds:.0f} seconds"
-        if self.seconds >= 100:
+        length = f"{self.seconds / 3600:.1f} hours"
+        if self.seconds < 6000:
             length = f"{self.seconds / 60:.0f} minutes"
-        if self.seconds >= 6000:
-            length = f"{self.seconds / 3600:.1f} hours"
-        memory = "" if self.memory is None else f" and {format_bytes(self.memory)}"
-        return (
-            f"{nearest if self.unmet else ''}Trained in rounds: {rounds} epochs. This will take "
-            f"about {length}{memory}."
-        )
+        if self.seconds < 100:
+            length = f"{self.seconds:.0f} seconds"
+        if self.memory is not None:
+            length += f" and {format_bytes(self.memory)}"
+        text = text if self.unmet else ""
+        return f"{text}Trained in rounds: {rounds} epochs. This will take about {length}."
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,7 @@ from vinets.networks.network import CutNetwork
 from vinets.runs.run import run_trials
 from vinets.runs.setup import Setup
 from vinets.runs.store import Store
-from vinets.search.budget import Budget
-from vinets.search.cost import CostTable, expect
+from vinets.search.cost import Budget, CostTable, expect
 from vinets.search.result import Attempt, SearchPlan, layers_of
 from vinets.search.space import Candidate, Space
 from vinets.training.loop import DivergedError
@@ -82,8 +81,7 @@ class Search:
         unlike: dict[tuple[str, str, int], Candidate] = {}
         for one in self.table.within(self.budget, self.space.candidates):
             # The smallest head that there is behind a cut may be too large for both sizes.
-            kind = one.cut, one.label, self.table.costs[one.name].parameters
-            unlike.setdefault(kind, one)
+            unlike.setdefault((one.cut, one.label, self.table.costs[one.name].parameters), one)
         return list(unlike.values())
 
     def plan(self) -> SearchPlan:
@@ -170,17 +168,14 @@ class Search:
             attempt = self.attempts[one.name]
             if facts is None or epochs in attempt.accuracies:
                 continue
-            error, wrong = attempt.error, dict(attempt.wrong)
-            if facts.wrong is not None:
-                wrong[epochs] = facts.wrong
-                apart = set(facts.wrong) ^ set(self.setup.wrong)
-                error = sqrt(len(apart)) / len(self.setup.test)
+            assert facts.wrong is not None  # because trials are detailed
+            apart = set(facts.wrong) ^ set(self.setup.wrong)
             self.attempts[one.name] = replace(
                 attempt,
                 accuracies={**attempt.accuracies, epochs: facts.accuracy},
-                error=error,
+                error=sqrt(len(apart)) / len(self.setup.test),
                 seconds=attempt.seconds + facts.seconds,
-                wrong=wrong,
+                wrong={**attempt.wrong, epochs: facts.wrong},
             )
 
     def _folder(self, candidate: Candidate, rate: float) -> str:

@@ -6,7 +6,7 @@ Whatever a search knows of trials, their settings and heads stands here.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from math import log, prod
 from typing import Any
@@ -128,38 +128,33 @@ class Space:
                 temperature=HIGH_TEMPERATURE if classes <= FEW_CLASSES else recipe.temperature,
             ),
             seed=seed,
-            checkpoints=False,
         )
 
     def trial(
         self, candidate: Candidate, epochs: int, rate: float | None = None, save: str = ""
     ) -> Trial:
-        """Return the trial that trains a candidate.
-
-        With ``save``, a folder, its network is kept, and the training can be interrupted.
-        """
-        head = candidate.head
-        options: dict[str, Any] = {"cut": candidate.cut, "head": head, "epochs": epochs}
+        """Return the trial of a candidate, which can be interrupted if its network is saved."""
+        sizes: dict[str, dict[str, Any]] = {
+            VanishingHead.kind: VANISHING | {"keep": candidate.keep},
+            ProductsHead.kind: {"parameters": candidate.parameters, "factors": candidate.factors},
+            ReLUUnits.kind: {"parameters": candidate.parameters},
+        }
+        options = sizes.get(candidate.head, {}) | {"cut": candidate.cut, "head": candidate.head}
         if rate is not None:
             options["learning_rate"] = rate
-        if head == VanishingHead.kind:
-            options |= VANISHING | {"keep": candidate.keep}
-        elif head == ProductsHead.kind:
-            options |= {"parameters": candidate.parameters, "factors": candidate.factors}
-        elif head == ReLUUnits.kind:
-            options |= {"parameters": candidate.parameters}
-        trial = replace(self._start.change(**options), detailed=True)
-        return replace(trial, save=save, checkpoints=True) if save else trial
+        trial = self._start.change(epochs=epochs, **options)
+        return replace(trial, detailed=True, save=save, checkpoints=bool(save))
 
     def networks(self, candidates: Sequence[Candidate]) -> Iterator[tuple[Candidate, CutNetwork]]:
         """Yield the untrained networks of candidates, folded; those behind a cut share latents."""
-        trials = [(one, self.trial(one, 1)) for one in candidates]
-        for shares in dict.fromkeys(trial.shares for _, trial in trials):
-            group = [(one, trial) for one, trial in trials if trial.shares == shares]
-            context = Cut(self.setup, group[0][1], progress_of(None))
+        groups: dict[Hashable, list[tuple[Candidate, Trial]]] = {}
+        for one in candidates:
+            trial = self.trial(one, 1)
+            groups.setdefault(trial.shares, []).append((one, trial))
+        for group in groups.values():
+            cut = Cut(self.setup, group[0][1], progress_of(None))
             for one, trial in group:
-                network, _ = context.network(trial)
-                yield one, network.folded()
+                yield one, cut.network(trial)[0].folded()
 
     def seconds_per_example(self, candidate: Candidate) -> float:
         """Train a candidate for a few steps, and return how long an example takes."""
@@ -186,10 +181,9 @@ class Space:
         It tests the network on all test examples.
         """
         trial, head = self.trial(candidate, epochs, rate), candidate.head
-        sizes: dict[str, Any] = {}
-        if head == VanishingHead.kind:  # a command knows the sizes of known networks
-            source = source_of(self.setup.model)
-            sizes = {} if source is None else SIZES.get(spec_of(source), {})
+        source = source_of(self.setup.model) if head == VanishingHead.kind else None
+        # A command knows the sizes of known networks.
+        sizes: dict[str, Any] = {} if source is None else SIZES.get(spec_of(source), {})
         point = next(one for one in self.cuts if one.name == candidate.cut)
         # The name of a module may be a number, which a command would read as an index.
         cut = str(point.index) if point.name.isdecimal() else point.name
@@ -229,18 +223,16 @@ def changed_options(trial: Trial, start: Trial) -> list[str]:
 def choose_cuts(points: Sequence[CutPoint], parameters: int, most: int = 10) -> list[CutPoint]:
     """Return at most ``most`` cuts that differ in what they cost, in the order of the network.
 
-    Of neighbours with the same operations the last is taken, which is behind the norm, the
-    activation or the sum of a block. Where there are too many, those are left that are spread most
-    evenly over what is counted: operations, and the logarithm of parameters with a small head.
+    All paths of the network pass them, and they lie at the ends of blocks. Of neighbours with the
+    same operations the last is taken, which is behind the norm or the activation. Where there are
+    too many, those are left that are spread most evenly over what is counted: operations, and the
+    logarithm of parameters with a small head.
     """
     macs = max((point.macs for point in points), default=0)
     by_macs: dict[int, CutPoint] = {}
-    before = 0
     for point in points:
         saves = point.parameters < MAX_SHARE * parameters or point.macs < MAX_SHARE * macs
-        on_branch = point.macs < before  # next to what came before, and not behind it
-        before = max(before, point.macs)
-        if point.macs and saves and not on_branch and point.parameters <= parameters:
+        if point.main and not point.inside and point.macs and saves:
             by_macs[point.macs] = point
     rest = list(by_macs.values())
     if len(rest) <= most:
@@ -253,8 +245,8 @@ def choose_cuts(points: Sequence[CutPoint], parameters: int, most: int = 10) -> 
     chosen: set[int] = set()
     for i in range(most):
         wanted = first + (0.5 if most == 1 else i / (most - 1)) * (last - first)
-        free = [i for i in range(len(rest)) if i not in chosen]
-        chosen.add(min(free, key=lambda i: abs(places[i] - wanted)))
+        free = set(range(len(rest))) - chosen
+        chosen.add(min(sorted(free), key=lambda i: abs(places[i] - wanted)))
     return [rest[i] for i in sorted(chosen)]
 
 

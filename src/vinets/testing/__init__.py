@@ -1,8 +1,7 @@
 """Suites of tests for what is added to vinets: a test class inherits one, and pytest runs it.
 
-One module a kind: :mod:`~vinets.testing.oracles`, :mod:`~vinets.testing.ideals`,
-:mod:`~vinets.testing.sources`, :mod:`~vinets.testing.heads`. A subclass of the suite whose name
-begins with ``Test`` says how to make the thing, and pytest runs every check on it.
+One module a kind: ``oracles``, ``ideals``, ``sources``, ``heads``. A subclass of the suite whose
+name begins with ``Test`` says how to make the thing, and pytest runs every check on it.
 """
 
 from pkgutil import iter_modules

@@ -12,6 +12,7 @@ import json
 import math
 from collections import OrderedDict
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -23,17 +24,13 @@ from vinets.latent.collect import Latents, collect
 from vinets.latent.cut import truncate
 from vinets.latent.reader import LatentReader
 from vinets.models.facts import Record, input_fields
-from vinets.networks.build import put_behind
-from vinets.networks.network import CutNetwork, VINet, network_of
+from vinets.networks.network import CutNetwork, VINet, network_of, put_behind
 from vinets.theory.complexity import head_norms
 from vinets.training import fine_tune
 
 
 def lived(module: nn.Module, seed: int = 0) -> nn.Module:
-    """Change the module as training might have: nothing is zero or one any more.
-
-    Parameters and statistics are changed in place.
-    """
+    """Change parameters and statistics in place, as training might have: none is zero or one."""
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for p in module.parameters():
@@ -49,14 +46,10 @@ def lived(module: nn.Module, seed: int = 0) -> nn.Module:
 def stored(module: nn.Module) -> int:
     """Count entries of the state dict, less counters of batches and masks.
 
-    A mask follows from the zeros of the coefficients; the counters have no use. The
-    indices of monomials and blocks count as one number each.
+    A mask follows from the zeros of the coefficients; the counters have no use.
     """
-    return sum(
-        t.numel()
-        for k, t in module.state_dict().items()
-        if not k.endswith(("num_batches_tracked", ".mask"))
-    )
+    unused = "num_batches_tracked", ".mask"
+    return sum(t.numel() for k, t in module.state_dict().items() if not k.endswith(unused))
 
 
 def small_images(shape: tuple[int, int], classes: int) -> tuple[Tensor, Tensor]:
@@ -75,21 +68,11 @@ def small_latents(shape: tuple[int, int], classes: int) -> Latents:
 
 
 class HeadContract:
-    """Tests of one head; a subclass says how it is made, or overrides the fixture ``head``.
+    """Tests of one head; a subclass says how it is made, or overrides the fixture ``head``."""
 
-    Attributes
-    ----------
-    shape : (int, int)
-        Channels and positions of the latents that the head takes.
-    classes : int
-        Logits that it returns.
-    options : HeadOptions or None
-        Options to build the head with; None takes the defaults.
-    """
-
-    shape: tuple[int, int] = (6, 4)
-    classes: int = 3
-    options: HeadOptions | None = None
+    shape: tuple[int, int] = (6, 4)  # channels and positions of the latents that the head takes
+    classes: int = 3  # logits that it returns
+    options: HeadOptions | None = None  # to build the head with; None takes the defaults
 
     def make(self) -> Head:
         """Make a new head; the generator of torch is seeded."""
@@ -107,9 +90,6 @@ class HeadContract:
     def latents(self) -> Tensor:
         """Return a batch of latents (9, C, P)."""
         return torch.randn(9, *self.shape, generator=torch.Generator().manual_seed(3))
-
-    def test_it_is_known_by_its_kind(self, head: Head) -> None:
-        assert HEADS[head.kind] is type(head) and head.label
 
     @pytest.mark.parametrize(("dtype", "close"), [(torch.float32, 2e-4), (torch.float64, 1e-10)])
     def test_latents_become_logits_which_folding_keeps(
@@ -135,7 +115,8 @@ class HeadContract:
         lived(folded)
         assert torch.equal(head(latents), before)
 
-    def test_parts_sum_to_what_is_stored(self, head: Head) -> None:
+    def test_it_is_known_by_its_kind_and_its_parts(self, head: Head) -> None:
+        assert HEADS[head.kind] is type(head) and head.label
         for one in (head, head.folded()):
             assert sum(one.parts().values()) == stored(one)
 
@@ -180,17 +161,9 @@ class HeadContract:
         network, _ = put_behind(latents, made, {})
         assert network.folded().parts() == facts.parts
         images = small_images(self.shape, self.classes)
-        fine_tune(
-            network,
-            images,
-            teacher=latents.uncut,
-            progress=None,
-            epochs=1,
-            batch_size=len(images[1]) // 2,  # two steps
-            trained="coefficients",
-            augment=False,
-            validation=0.0,
-        )
+        two_steps = {"epochs": 1, "batch_size": len(images[1]) // 2, "validation": 0.0}
+        how: dict[str, Any] = {"trained": "coefficients", "augment": False, **two_steps}
+        fine_tune(network, images, teacher=latents.uncut, progress=None, **how)
         moved = network.head.state_dict()
         assert any(not torch.equal(t, moved[k]) for k, t in again.state_dict().items())
         network.save_pretrained(tmp_path)
@@ -200,6 +173,9 @@ class HeadContract:
     def test_gradients_reach_all_that_is_trained_and_nothing_else(
         self, head: Head, latents: Tensor
     ) -> None:
+        z = torch.zeros_like(latents).requires_grad_()
+        (gradient,) = torch.autograd.grad(head(z).sum(), z)
+        assert torch.isfinite(gradient).all()  # where the latents are zero, too
         head.train()
         head(latents).square().sum().backward()
         trained = {id(p) for p in head.trained_parameters()}
@@ -210,18 +186,15 @@ class HeadContract:
                 # a norm behind a bias eats it
                 assert (p.grad != 0).any() or name.endswith("bias"), name
 
-    def test_gradients_are_finite_where_the_latents_are_zero(
-        self, head: Head, latents: Tensor
-    ) -> None:
-        z = torch.zeros_like(latents).requires_grad_()
-        head(z).sum().backward()
-        assert z.grad is not None and torch.isfinite(z.grad).all()
-
     def test_bfloat16_is_close_to_float32(self, head: Head, latents: Tensor) -> None:
-        exact = head(latents)
+        exact, folded = head(latents), head.folded()
         with torch.autocast("cpu", torch.bfloat16):
             rough = head(latents)
-        assert (rough.float() - exact).abs().max() < 0.1 * exact.abs().max()
+        with torch.no_grad():
+            half = folded.bfloat16()(latents.bfloat16())  # without autocast
+        assert half.dtype == torch.bfloat16
+        for one in (rough, half):
+            assert (one.float() - exact).abs().max() < 0.1 * exact.abs().max()
 
     @pytest.mark.parametrize("count", [1, 9])
     def test_a_head_in_use_gives_what_it_gives_with_gradients(
@@ -235,13 +208,6 @@ class HeadContract:
             for run in (folded, compiled):
                 torch.testing.assert_close(run(given), plain)
         assert torch.equal(given, latents[:count].double())  # none of it is changed in place
-
-    def test_half_precision_runs_without_autocast(self, head: Head, latents: Tensor) -> None:
-        folded = head.folded()
-        with torch.no_grad():
-            exact, rough = folded(latents), folded.bfloat16()(latents.bfloat16())
-        assert rough.dtype == torch.bfloat16
-        assert (rough.float() - exact).abs().max() < 0.1 * exact.abs().max()
 
     def test_it_moves_no_further_than_its_maps_allow(self, head: Head, latents: Tensor) -> None:
         found = head_norms(head, self.shape)

@@ -1,8 +1,6 @@
 """The promises of every estimator of a vanishing ideal, as tests for pytest to inherit.
 
-Examples
---------
-An algorithm of one's own, in a file of tests::
+In a file of tests::
 
     class TestMine(MonomialContract):  # IdealContract, where there are no terms
         def make(self, psi, max_degree):
@@ -29,6 +27,7 @@ from vinets.ideals.monomial import MonomialIdeal
 
 Points = NDArray[np.float64]
 
+# Points that give trouble, within [-1, 1].
 DEGENERATE: dict[str, Points] = {
     "one point": np.array([[0.5, -0.25, 0.125]]),
     "fewer points than variables": latent_like(3, 8, 2),
@@ -38,22 +37,15 @@ DEGENERATE: dict[str, Points] = {
     "all zero": np.zeros((5, 3)),
     "tiny scale": 1e-8 * latent_like(12, 3, 2),
 }
-"""Points that give trouble, within [-1, 1]."""
 
 
 class IdealContract(ABC):
-    """Tests of a :class:`~vinets.ideals.base.VanishingIdeal`.
+    """Tests of a :class:`~vinets.ideals.base.VanishingIdeal`."""
 
-    Attributes
-    ----------
-    repeatable : bool
-        Whether classes fitted together get the coefficients of those fitted alone; sparse oracles
-        take another path where sums round differently.
-    bounded_at_zero : bool
-        Whether mean squares stay within ``psi`` on degenerate points down to ``psi = 0``.
-    """
-
+    # Whether classes fitted together get the coefficients of those fitted alone; sparse oracles
+    # take another path where sums round differently.
     repeatable: bool = True
+    # Whether mean squares stay within psi on degenerate points down to psi = 0.
     bounded_at_zero: bool = True
 
     @abstractmethod
@@ -155,14 +147,12 @@ class IdealContract(ABC):
         with pytest.raises(ValueError, match="3 features"):
             model.transform(wrap([[0.1, 0.2, 0.3]]))
 
-    def test_no_generators_is_a_warning_with_the_remedy(self) -> None:
+    def test_no_generators_and_large_points_are_warnings_with_the_remedy(self) -> None:
         points = np.random.default_rng(0).uniform(-1, 1, size=(60, 2))
         with pytest.warns(NoGeneratorsWarning, match="raise psi or max_degree"):
             found = self.make(1e-9, 1).fit(points)
         assert found.transform(points).shape == (60, 0)
-
-    def test_leaving_the_unit_box_warns(self) -> None:
-        model = self.make(0.1, 5)
+        model = self.make(0.1, 5)  # leaving the unit box is another one
         with pytest.warns(ScaleWarning, match=r"reaches .* Rescale the data"):
             model.fit(3 * circle(30))
         with warnings.catch_warnings():

@@ -1,8 +1,6 @@
 """The promises of every source of examples and labels, as tests for pytest to inherit.
 
-Examples
---------
-A source of one's own, in a file of tests::
+In a file of tests::
 
     class TestMine(SourceContract):
         def make(self):
@@ -104,15 +102,13 @@ class SourceContract(ABC):
         assert set(rest.labels.tolist()) == set(source.labels.tolist())  # no class is left out
 
     @pytest.mark.parametrize("wrong", [[10**6], [-1], [0.0]], ids=["beyond", "negative", "float"])
-    def test_positions_that_are_none_are_refused(self, wrong: list[Any]) -> None:
+    def test_positions_and_counts_that_are_none_are_refused(self, wrong: list[Any]) -> None:
         source = self.make()
         with pytest.raises(ValueError, match=r"'order' parameter .* positions below"):
             list(source.batches(2, order=torch.tensor(wrong)))
         with pytest.raises(ValueError, match=r"'index' parameter .* positions below"):
             source.subset(torch.tensor(wrong))
-
-    def test_batches_and_examples_are_counted_by_positive_integers(self) -> None:
-        source = self.make()
+        # Batches and examples are counted by positive integers.
         with pytest.raises(ValueError, match=r"'batch_size' parameter .* positive"):
             list(source.batches(0))
         with pytest.raises(ValueError, match=r"'count' parameter .* positive"):
@@ -120,9 +116,7 @@ class SourceContract(ABC):
 
 
 def _joined(batches: list[Any]) -> tuple[Inputs, Tensor]:
-    """Join the inputs and labels of all batches."""
     inputs, labels = zip(*batches, strict=True)
     if isinstance(inputs[0], Tensor):
         return torch.cat(inputs), torch.cat(labels)
-    named = {name: torch.cat([x[name] for x in inputs]) for name in inputs[0]}
-    return named, torch.cat(labels)
+    return {name: torch.cat([x[name] for x in inputs]) for name in inputs[0]}, torch.cat(labels)

@@ -19,8 +19,7 @@ from vinets.core.progress import Progress, progress_of
 from vinets.core.settings import BACKBONE, LAYOUTS, TrainingOptions
 from vinets.core.tensors import digest
 from vinets.heads import Head, ProductsHead
-from vinets.networks.network import CutNetwork
-from vinets.networks.seen import remember_examples
+from vinets.networks.network import CutNetwork, remember_examples
 from vinets.training.checkpoint import History
 from vinets.training.classifier import solve_classifier
 from vinets.training.feed import (

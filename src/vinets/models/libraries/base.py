@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import re
 import reprlib
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from pathlib import Path
 from types import ModuleType
 from typing import Any, ClassVar, TypeAlias
@@ -15,15 +14,13 @@ from typing import Any, ClassVar, TypeAlias
 from torch import nn
 
 from vinets.core.checks import parameter_error
+from vinets.core.plain import nearest
 from vinets.core.registry import Registry
 
 MAX_NAME_LETTERS = 100  # in a record
 
 Options: TypeAlias = dict[str, Any]
 """Arguments of a network by name: plain JSON values where they come from a record."""
-
-Normalisation: TypeAlias = tuple[tuple[float, ...], tuple[float, ...]]
-"""Mean and standard deviation, one number a channel."""
 
 LIBRARIES: Registry[type[Library]] = Registry("library", "vinets.models.libraries")
 
@@ -34,6 +31,8 @@ class Library(ABC):
     name: ClassVar[str]  # records have it; also the package that its networks are defined in
     prefix: ClassVar[str]  # create_model("prefix:NAME"); empty: the name of the network alone
     written: ClassVar[str]  # what users write, shown in help and complaints
+    # Options that records may hold: they shape a network, and name no file and no weights.
+    shape_options: ClassVar[Set[str] | None] = None  # None: any
 
     def __init_subclass__(cls, **more: Any) -> None:
         super().__init_subclass__(**more)
@@ -50,19 +49,23 @@ class Library(ABC):
     def check(self, name: str) -> None:
         """Raise for a name, perhaps of a file that nobody vouches for, that cannot be meant."""
         if len(name) > MAX_NAME_LETTERS or not name.replace("_", "").replace(".", "").isalnum():
-            raise parameter_error(
-                "rebuild",
-                "source",
-                "a record whose name has letters, digits, dots and underscores only",
-                reprlib.repr(name),
-            )
+            accepted = "a record whose name has letters, digits, dots and underscores only"
+            raise parameter_error("rebuild", "source", accepted, reprlib.repr(name))
 
     def known_options(self, name: str, options: Options) -> Options:
         """Return the options of a record that nobody vouches for, as far as they may be used.
 
-        A library that hands options on to code that is not its own lists here what is allowed:
-        it drops what can do no harm, and raises for the rest.
+        Those of ``shape_options`` are numbers, words or lists of these. A library without that list
+        drops what can do no harm, and raises for the rest.
         """
+        known = self.shape_options
+        for key, value in () if known is None else options.items():
+            if known is not None and (key not in known or not _harmless(value)):
+                accepted = (
+                    f"a record with options that {self.name} is known to shape networks by, made "
+                    "of numbers and words"
+                )
+                raise parameter_error("rebuild", "source", accepted, reprlib.repr(key))
         return options
 
     @abstractmethod
@@ -73,16 +76,14 @@ class Library(ABC):
     def build(self, name: str, options: Options) -> nn.Module:
         """Build a network, with random weights unless ``options`` ask for others.
 
-        The name may come from a file that nobody vouches for: look it up, never import it. What
-        this raises becomes one sentence.
+        The name may come from a file that nobody vouches for: look it up, never import it.
         """
 
     @abstractmethod
     def candidates(self, model: nn.Module) -> Iterator[tuple[str | None, Options]]:
         """Give names and options that may make ``model`` again, the likeliest first.
 
-        Nothing for a network of another library. Every candidate is tried, so that guesses do no
-        harm.
+        Every candidate is tried, so that guesses do no harm.
         """
 
     def with_classes(self, options: Options, count: int) -> Options:
@@ -93,16 +94,20 @@ class Library(ABC):
         """Return options that fit a network to images of ``channels`` channels, if it has any."""
         return {}
 
-    def normalisation(self, model: nn.Module, weights: Path | None) -> Normalisation | None:
+    def normalisation(self, model: nn.Module, weights: Path | None) -> tuple[Any, Any] | None:
         """Return mean and deviation of pixels in [0, 1] that weights of ``model`` were made for.
 
-        None where that is not known; ``weights`` is the file that they were read from.
+        ``weights`` is the file of these. Anything but numbers, one a channel, is not known.
         """
         return None
 
     def spec(self, name: str) -> str:
         """Return what to pass to ``create_model`` for the network ``name``."""
         return f"{self.prefix}:{name}" if self.prefix else name
+
+    def unknown(self, name: str) -> ValueError:
+        """Build the error for a name that the library does not have."""
+        return ValueError(f"{self.name} has no network of that name.{nearest(name, self.names())}")
 
     def defines(self, model: nn.Module) -> bool:
         """Say whether the class of ``model`` comes from the package of this library."""
@@ -122,40 +127,17 @@ class UnnamedFile(ValueError):
         self.name = name
 
 
-def listed_only(library: Library, options: Options, known: Collection[str]) -> Options:
-    """Return the options if their names are known, and their values numbers, words or lists."""
-
-    def plain(value: Any) -> bool:
-        if isinstance(value, list):
-            return all(map(plain, value))
-        if isinstance(value, str):
-            return bool(re.fullmatch(r"\w{0,40}", value))  # no address and no path
-        return not isinstance(value, dict) and not (isinstance(value, int) and value > 2**20)
-
-    for key, value in options.items():
-        if key not in known or not plain(value):
-            raise parameter_error(
-                "rebuild",
-                "source",
-                f"a record with options that {library.name} is known to shape networks by, made of "
-                "numbers and words",
-                reprlib.repr(key),
-            )
-    return options
+def _harmless(value: Any) -> bool:
+    if isinstance(value, list):
+        return all(map(_harmless, value))
+    if isinstance(value, str):
+        return bool(re.fullmatch(r"\w{0,40}", value))  # no address and no path
+    return not isinstance(value, dict) and not (isinstance(value, int) and value > 2**20)
 
 
 def libraries() -> list[Library]:
     """Return one of each by prefix, the same order whichever file was imported first."""
     return sorted((kind() for kind in LIBRARIES.values()), key=lambda library: library.prefix)
-
-
-def pair_of(mean: Any, std: Any) -> Normalisation | None:
-    """Return both as floats; None unless they are lists of numbers, one for each channel."""
-    try:
-        pair = tuple(float(m) for m in mean), tuple(float(s) for s in std)
-    except (TypeError, ValueError):
-        return None
-    return pair if len(pair[0]) == len(pair[1]) > 0 else None
 
 
 def import_optional(module: str, needing: str, extra: str) -> ModuleType:
@@ -169,10 +151,3 @@ def import_optional(module: str, needing: str, extra: str) -> ModuleType:
             f'Install it with: pip install "vinets[{extra}]".',
             name=missing,
         ) from None
-
-
-def unknown_network(library: Library, name: str) -> ValueError:
-    """Build the error for a name that the library does not have."""
-    near = difflib.get_close_matches(name, list(library.names()), n=3)
-    hint = f"; the nearest names are {', '.join(near)}" if near else ""
-    return ValueError(f"{library.name} has no network of that name{hint}")

@@ -47,9 +47,8 @@ class File(Library):
 
     def check(self, name: str) -> None:
         if not RECORD_NAME.fullmatch(name):
-            raise parameter_error(
-                "rebuild", "source", "a record whose name is FILE.py:CLASS", repr(name[:80])
-            )
+            accepted = "a record whose name is FILE.py:CLASS"
+            raise parameter_error("rebuild", "source", accepted, repr(name[:80]))
         if name not in _named:
             raise UnnamedFile(name)
 
@@ -58,7 +57,7 @@ class File(Library):
 
     def build(self, name: str, options: Options) -> nn.Module:
         # Records choose the options, and a text may be a path to read from.
-        if not all(_numbers(value) for value in options.values()):
+        if not _numbers([*options.values()]):
             raise ValueError("the options of a network in a file are numbers and lists of numbers")
         make = _named[name]
         signature = inspect.signature(make)
@@ -89,19 +88,9 @@ class File(Library):
 def use_file(spec: str, *, known_as: str | None = None) -> str:
     """Run a file of your own, or read an ONNX file, so that saved networks of it can be opened.
 
-    Parameters
-    ----------
-    spec : str
-        ``"path/file.py:NAME"``, of a class or a function that returns a network, or
-        ``"path/net.onnx"``.
-    known_as : str or None, default=None
-        How records know it, if file or class had another name when they were written:
-        ``"old.py:OLD"``.
-
-    Returns
-    -------
-    str
-        ``"file.py:NAME"``, by which records know it, or ``known_as``; ``"net.onnx:DIGEST"``.
+    ``spec`` is ``"path/file.py:NAME"``, with a class or a function that returns a network. Records
+    know it as ``"file.py:NAME"``, or by ``known_as`` if file or class had another name when they
+    were written: ``"old.py:OLD"``. That is returned. ``"path/net.onnx"`` is known by its digest.
     """
     if isinstance(spec, str) and spec.endswith(".onnx"):
         key = use_onnx(spec)
@@ -136,12 +125,10 @@ def use_file(spec: str, *, known_as: str | None = None) -> str:
 @lru_cache
 def _run(path: Path, neighbours: tuple[Path, ...], code: str) -> ModuleType:
     """Run a file as a module; once, unless its code or that of its neighbours changes."""
-    name = f"{FILE_MODULE}{path}"
-    if name in sys.modules:  # neighbours that it imported then may have changed as well
-        stale = {str(one) for one in neighbours}
-        for key, one in [*sys.modules.items()]:
-            if getattr(one, "__file__", None) in stale:
-                del sys.modules[key]
+    name, stale = f"{FILE_MODULE}{path}", {str(one) for one in neighbours}
+    for key, one in [*sys.modules.items()] if name in sys.modules else ():
+        if getattr(one, "__file__", None) in stale:  # it may have changed as well
+            del sys.modules[key]
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None  # it ends in .py
     module = importlib.util.module_from_spec(spec)
@@ -159,10 +146,7 @@ def _run(path: Path, neighbours: tuple[Path, ...], code: str) -> ModuleType:
 
 
 def code_of(network: nn.Module) -> str:
-    """Return a digest of the code of a network in a file of the user's own; "" for any other.
-
-    The digest is that of the file, and of the modules in its folder that it imports.
-    """
+    """Return a digest of the file of a network and of what it imports there; "" for any other."""
     digests = {vars(part).get("vinets_code", "") for part in network.modules()}
     return "-".join(sorted(digests - {""}))
 

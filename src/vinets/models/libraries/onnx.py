@@ -138,13 +138,11 @@ def read_onnx(path: Path) -> tuple[Any, str]:
 
 def _messages(message: Any) -> Iterator[Any]:
     """Give a protobuf message and all inside of it."""
-    waiting = [message]
-    while waiting:
-        one = waiting.pop()
-        yield one
-        for field, value in one.ListFields():
-            if field.message_type is not None:
-                waiting.extend([value] if hasattr(value, "ListFields") else value)
+    yield message
+    for field, value in message.ListFields():
+        if field.message_type is not None:
+            for one in [value] if hasattr(value, "ListFields") else value:
+                yield from _messages(one)
 
 
 def _converted(model: Any, digest: str) -> nn.Module:

@@ -12,25 +12,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from vinets.models.libraries.base import (
-    Library,
-    Normalisation,
-    Options,
-    import_optional,
-    listed_only,
-    pair_of,
-    unknown_network,
-)
+from vinets.models.libraries.base import Library, Options, import_optional
 
-# Options that records may hold: they shape a network, and name no weights.
-SHAPE_OPTIONS = frozenset(
-    {
-        *("num_classes", "image_size", "dropout", "attention_dropout", "stochastic_depth_prob"),
-        *("width_mult", "reduced_tail", "dilated", "groups", "width_per_group", "growth_rate"),
-        *("zero_init_residual", "replace_stride_with_dilation", "bn_size", "drop_rate", "alpha"),
-        *("memory_efficient", "aux_logits", "transform_input", "init_weights"),
-    }
-)
+SHAPE_OPTIONS = {
+    *("num_classes", "image_size", "dropout", "attention_dropout", "stochastic_depth_prob"),
+    *("width_mult", "reduced_tail", "dilated", "groups", "width_per_group", "growth_rate"),
+    *("zero_init_residual", "replace_stride_with_dilation", "bn_size", "drop_rate", "alpha"),
+    *("memory_efficient", "aux_logits", "transform_input", "init_weights"),
+}
 
 
 class Torchvision(Library):
@@ -42,16 +31,14 @@ class Torchvision(Library):
     name = "torchvision"
     prefix = "torchvision"
     written = "torchvision:NAME"
+    shape_options = SHAPE_OPTIONS
 
     def names(self) -> Iterable[str]:
         return _homes()
 
-    def known_options(self, name: str, options: Options) -> Options:
-        return listed_only(self, options, SHAPE_OPTIONS)
-
     def build(self, name: str, options: Options) -> nn.Module:
         if name not in _homes():
-            raise unknown_network(self, name)
+            raise self.unknown(name)
         models = importlib.import_module("torchvision.models")
         return models.get_model(name, **{"weights": None, **options})
 
@@ -69,7 +56,7 @@ class Torchvision(Library):
             if home == file:
                 yield name, options
 
-    def normalisation(self, model: nn.Module, weights: Path | None) -> Normalisation | None:
+    def normalisation(self, model: nn.Module, weights: Path | None) -> tuple[Any, Any] | None:
         source = getattr(model, "vinets_source", None)
         models: Any = importlib.import_module("torchvision.models")
         if not isinstance(source, dict):
@@ -78,7 +65,7 @@ class Torchvision(Library):
             transform = models.get_model_weights(source["name"]).DEFAULT.transforms()
         except (AttributeError, ValueError):  # not all networks have published weights
             return None
-        return pair_of(getattr(transform, "mean", None), getattr(transform, "std", None))
+        return getattr(transform, "mean", None), getattr(transform, "std", None)
 
 
 def _homes() -> dict[str, str]:
@@ -90,11 +77,10 @@ def _homes() -> dict[str, str]:
 
 
 def import_torchvision(library: str = "torchvision") -> ModuleType:
-    """Import torchvision, also where its compiled operators do not fit this build of torch.
+    """Import torchvision for a library, also where its operators do not fit this build of torch.
 
     Such a torchvision stops with "operator torchvision::nms does not exist". The networks need
-    none of these operators, so it is enough to declare them. ``library`` is whose networks need it,
-    for the complaint where it is not installed.
+    none of these operators, so it is enough to declare them.
     """
     try:
         return import_optional("torchvision", f"Networks of {library} need", extra="vision")

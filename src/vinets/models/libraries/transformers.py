@@ -14,14 +14,7 @@ from torch import nn
 
 from vinets.core.checks import parameter_error
 from vinets.core.files import read_json
-from vinets.models.libraries.base import (
-    Library,
-    Normalisation,
-    Options,
-    import_optional,
-    pair_of,
-    unknown_network,
-)
+from vinets.models.libraries.base import Library, Options, import_optional
 from vinets.models.libraries.torchvision import import_torchvision
 from vinets.models.records import nested_items, without_fetching
 
@@ -53,12 +46,9 @@ class Transformers(Library):
     def known_options(self, name: str, options: Options) -> Options:
         try:
             return {"config": _known(name, self._class(name).config_class, _config(options))}
-        except ModuleNotFoundError:
-            raise  # it says what to install
         except ValueError as error:
-            raise ValueError(
-                f"The network {name!r} of transformers could not be built: {error}."
-            ) from None
+            text = f"The network {name!r} of transformers could not be built: {error}."
+            raise ValueError(text) from None
 
     def _class(self, name: str) -> Any:
         """Return the class of that name, if it is one of networks."""
@@ -68,7 +58,7 @@ class Transformers(Library):
         cls: Any = getattr(transformers, name) if listed else None
         is_class = isinstance(cls, type) and issubclass(cls, transformers.PreTrainedModel)
         if not is_class or cls.config_class is None:  # None: a base class
-            raise unknown_network(self, name)
+            raise self.unknown(name)
         return cls
 
     def candidates(self, model: Any) -> Iterator[tuple[str | None, Options]]:
@@ -85,14 +75,14 @@ class Transformers(Library):
             raise parameter_error("create_model", "config", "a dict", config, "See its to_dict().")
         return {**options, "config": {**config, "num_labels": count}}
 
-    def normalisation(self, model: nn.Module, weights: Path | None) -> Normalisation | None:
+    def normalisation(self, model: nn.Module, weights: Path | None) -> tuple[Any, Any] | None:
         path = None if weights is None else weights.parent / PROCESSOR
         if path is None or not path.is_file():
             return None
         facts = read_json(path)
         if not isinstance(facts, dict) or facts.get("do_normalize") is False:
             return None
-        return pair_of(facts.get("image_mean"), facts.get("image_std"))
+        return facts.get("image_mean"), facts.get("image_std")
 
 
 def _config(options: Options) -> Options:
@@ -105,8 +95,7 @@ def _config(options: Options) -> Options:
 def _known(name: str, kind: Any, config: Options) -> Options:
     """Return what a config says that its class knows about, parts of their own included.
 
-    Other keys can rename those that are refused, or be read by code that expects to be trusted. A
-    part whose class the config itself names could be a network of any library.
+    Other keys can rename those that are refused, or be read by code that expects to be trusted.
     """
     _without_others(name, {"class": {"model_type": kind.model_type}, "asked": config})
     parts = kind.sub_configs

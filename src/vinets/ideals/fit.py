@@ -1,11 +1,40 @@
-"""The report of a fit: sizes, seconds, and how it was decided."""
+"""What is asked of a fit, what it finds, and the report on it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Any
 
+from torch import Tensor
+
+from vinets.algebra.polynomial import Polynomials
+from vinets.algebra.terms import TermSet
 from vinets.core.checks import counted
+
+
+@dataclass(frozen=True)
+class Rule:
+    """The rule by which a candidate vanishes, and how far to look.
+
+    ``unit``: its best combination with unit coefficient vector has mean square at most ``psi``;
+    otherwise the combination with leading coefficient 1, whose other coefficients have l1 norm at
+    most ``radius``, and are found by ``oracle``. Where that starts, and when it stops, is given by
+    ``start``, ``stop`` and ``tol``, see :class:`~vinets.ideals.oavi.OAVI`. Memory and panel do not
+    change the result.
+    """
+
+    psi: float
+    unit: bool
+    radius: float = float("inf")
+    oracle: str = "exact"
+    start: str = "least-squares"
+    stop: str = "vanishing"
+    tol: float = 0.01
+    max_degree: int | None = None
+    border: str = "groebner"
+    precision: str = "float64"
+    memory_limit: int = 16 << 20
+    panel: int = 64
 
 
 @dataclass(frozen=True)
@@ -17,6 +46,21 @@ class DegreeReport:
     accepted: int
     generators: int
     seconds: float
+
+
+@dataclass(frozen=True, eq=False)
+class FittedIdeal:
+    """Outcome of a fit on one point set, before it is written to an estimator."""
+
+    generators: Polynomials
+    values: Tensor  # (g,) mean square of every generator on the points
+    degrees: tuple[DegreeReport, ...]
+    path: str  # how it was decided
+    precision: str = "float64"
+    order_ideal: TermSet | None = None
+    steps: Tensor | None = None  # (g,) steps of the oracle
+    oracle: dict[str, Any] = field(default_factory=dict)
+    interrupted: bool = False
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,173 @@
+"""Places that all paths from the inputs to the logits pass, whatever a network is made of."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from vinets.latent.cut import StoppedNetwork, cut_points, say_left_out, truncate
+from vinets.latent.paths import main_tensor
+
+IMAGES = torch.randn(2, 3, 16, 16, generator=torch.Generator().manual_seed(0))
+
+
+class PaddedConv(nn.Conv2d):
+    """A layer of another package, with a module of its own inside."""
+
+    def __init__(self, *sizes):
+        super().__init__(*sizes)
+        self.pad = nn.ZeroPad2d(1)
+
+    def forward(self, x):
+        return super().forward(self.pad(x))
+
+
+class Residual(nn.Module):
+    """A block whose sum changes its first part in place, and whose activation is shared."""
+
+    def __init__(self, channels, act):
+        super().__init__()
+        self.conv1, self.conv2 = (
+            PaddedConv(channels, channels, 3),
+            PaddedConv(channels, channels, 3),
+        )
+        self.act = act
+        self.gate = nn.Linear(channels, channels)
+
+    def forward(self, x):
+        y = self.conv2(self.act(self.conv1(x)))
+        y *= self.gate(y.mean((2, 3))).sigmoid()[:, :, None, None]
+        y += x
+        return self.act(y)
+
+
+class Residuals(nn.Module):
+    def __init__(self, blocks=6):
+        super().__init__()
+        act = nn.ReLU(inplace=True)
+        self.stem = PaddedConv(3, 8, 3)
+        self.blocks = nn.ModuleList([Residual(8, act) for _ in range(blocks)])
+        self.drop, self.fc = nn.Dropout(), nn.Linear(8, 5)
+
+    def forward(self, x):
+        x = self.stem(x)
+        for block in self.blocks:
+            x = block(x)
+        return self.fc(self.drop(x.mean((2, 3))))
+
+
+class Tokens(nn.Module):
+    """A transformer without residual tricks: class token, positions, functional attention."""
+
+    def __init__(self):
+        super().__init__()
+        self.patch = nn.Conv2d(3, 8, 4, 4)
+        self.cls, self.place = nn.Parameter(torch.zeros(1, 1, 8)), nn.Parameter(torch.zeros(17, 8))
+        self.layers = nn.ModuleList(nn.TransformerEncoderLayer(8, 2, 16) for _ in range(5))
+        self.fc = nn.Linear(8, 5)
+
+    def forward(self, x):
+        x = self.patch(x).flatten(2).mT
+        x = torch.cat([self.cls.expand(len(x), -1, -1), x], 1) + self.place
+        for layer in self.layers:
+            x = layer(x)
+        return {"logits": self.fc(x[:, 0])}
+
+
+class Branches(nn.Module):
+    """Two branches that meet at once, one of them computed by a condition on the data."""
+
+    def __init__(self):
+        super().__init__()
+        self.stem = nn.Conv2d(3, 4, 3)
+        self.left, self.right = nn.Conv2d(4, 4, 1), nn.Conv2d(4, 4, 1)
+        self.join, self.unused = nn.Conv2d(8, 6, 1), nn.Conv2d(6, 6, 1)
+        self.scale = nn.Parameter(torch.ones(1))
+        self.fc = nn.Linear(6, 5)
+
+    def forward(self, x):
+        x = self.stem(x)
+        left = self.left(x) if x.sum() > -1e9 else x
+        x = self.join(torch.cat([left, self.right(x)], 1))
+        return self.fc(F.adaptive_avg_pool2d(x, 1).flatten(1)) * self.scale
+
+
+class Series(nn.Module):
+    """A recurrent network that reads the last state, and takes a mask."""
+
+    def __init__(self):
+        super().__init__()
+        self.embed, self.lstm = nn.Embedding(9, 6), nn.LSTM(6, 7, batch_first=True)
+        self.fc = nn.Linear(7, 3)
+
+    def forward(self, words, attention_mask):
+        x = self.embed(words) * attention_mask[:, :, None]
+        return self.fc(self.lstm(x)[0][:, -1] * attention_mask[:, :1])
+
+
+WORDS = {"words": torch.arange(8).reshape(2, 4), "attention_mask": torch.ones(2, 4)}
+NETWORKS = {
+    "residuals": (Residuals(), IMAGES, ["stem", *(f"blocks.{i}" for i in range(6)), "drop", "fc"]),
+    "tokens": (Tokens(), IMAGES, ["patch", *(f"layers.{i}" for i in range(5)), "fc"]),
+    "branches": (Branches(), IMAGES, ["stem", "join", "fc"]),
+    "series": (Series(), WORDS, ["embed", "lstm", "fc"]),
+    "pool": (nn.Sequential(nn.Flatten(), nn.Identity(), nn.Linear(768, 5)), IMAGES, ["0", "2"]),
+}
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_cuts_lie_where_all_paths_pass_and_keep_what_they_say(name):
+    network, example, expected = NETWORKS[name]
+    network.eval()
+    points = cut_points(network, example)
+    ends = [point for point in points if not point.inside]
+    # what a pooled vector passes through unchanged is called after what made it, where that is one
+    assert [p.name for p in ends if p.name != "drop"] == [n for n in expected if n != "drop"]
+    assert [p.index for p in points] == list(range(len(points)))
+    parameters = [p.parameters for p in points]
+    assert parameters == sorted(parameters) and points[-1].macs == max(p.macs for p in points)
+    for point in points:
+        part = truncate(network, point.name, example)
+        assert sum(p.numel() for p in part.parameters()) == point.parameters, point
+        run = (lambda n: n(**example)) if isinstance(example, dict) else (lambda n: n(example))
+        with torch.no_grad():
+            ours, whole = run(part), run(StoppedNetwork(network, point.name))
+        assert torch.equal(main_tensor(ours), main_tensor(whole))
+        assert tuple(main_tensor(ours).shape[1:]) == point.shape
+
+
+def test_what_lies_on_one_of_several_paths_is_marked():
+    network, example, _ = NETWORKS["branches"]
+    points = {p.name: p for p in cut_points(network, example, every=True)}
+    assert not points["left"].main and not points["right"].main and points["join"].main
+    # the other branch is not needed, and what is never called is not there
+    assert points["left"].parameters == points["right"].parameters == 4 * 27 + 4 + 20
+    assert "unused" not in points and points["left"].index is None
+    assert say_left_out(network, "left", example).endswith("left out. They all pass stem and join.")
+    assert say_left_out(network, "join", example) == ""
+
+
+def test_a_network_that_stops_leaves_out_what_is_not_needed():
+    network, example, _ = NETWORKS["branches"]
+    part = truncate(network, "stem", example)
+    assert isinstance(part, StoppedNetwork)
+    assert dict(part.named_parameters()).keys() == {"model.stem.weight", "model.stem.bias"}
+    assert network.scale is not None and isinstance(network.fc, nn.Linear)  # which is not changed
+
+
+def test_a_change_of_a_view_is_a_change_of_what_it_shows():
+    class View(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.second, self.fc = nn.Linear(4, 4), nn.Linear(4, 4), nn.Linear(4, 2)
+
+        def forward(self, x):
+            x = self.first(x)
+            x[:, :2].add_(self.second(x)[:, :2])
+            return self.fc(x)
+
+    points = {p.name: p for p in cut_points(View(), torch.randn(3, 4), every=True)}
+    assert points["first"].main and not points["second"].main
+    assert points["fc"].parameters == 50
