@@ -133,10 +133,6 @@ def custom(model) -> None:
     model.opset_import.add(domain="com.microsoft", version=1)
 
 
-def several(model) -> None:
-    model.graph.input[0].type.tensor_type.shape.dim[0].dim_value = 4
-
-
 def single(model) -> None:
     """Let the shape of one input, 128 numbers, be in the graph in another way."""
     import onnx
@@ -154,6 +150,15 @@ def single(model) -> None:
     del model.graph.value_info[:]
 
 
+def axis_of(size, axis=2):
+    def change(model) -> None:
+        dim = model.graph.input[0].type.tensor_type.shape.dim[axis]
+        setattr(dim, "dim_param" if isinstance(size, str) else "dim_value", size)
+        del model.graph.value_info[:]
+
+    return change
+
+
 def wrong(model) -> None:
     model.graph.node[0].input[0] = "nothing"
 
@@ -163,7 +168,9 @@ def wrong(model) -> None:
     [
         (custom, "operators of com.microsoft"),
         (single, "takes one input at a time; export it with a batch of any size"),
-        (several, "made for several inputs at once"),
+        (axis_of("height"), "inputs must have 1 to .* values, of a fixed shape"),
+        (axis_of(1 << 40), "inputs must have 1 to .* values, of a fixed shape"),
+        (axis_of(4, 0), "made for several inputs at once"),
         (wrong, "does not become a network of torch: .*nothing"),
     ],
 )

@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import importlib
+import math
 import os
 import re
 import tempfile
@@ -23,6 +24,7 @@ from torch import Tensor, nn
 
 from vinets.core.checks import parameter_error, reason_of
 from vinets.core.files import open_regular, read_bytes
+from vinets.models.facts import MAX_INPUT_VALUES
 from vinets.models.libraries.base import Library, Options, UnnamedFile, import_optional
 from vinets.models.libraries.torchvision import import_torchvision
 
@@ -156,6 +158,9 @@ def _converted(model: Any, digest: str) -> nn.Module:
     constants = {tensor.name for tensor in model.graph.initializer}
     inputs = [copy.deepcopy(one) for one in model.graph.input if one.name not in constants]
     batches = {value.type.tensor_type.shape.dim[0].dim_value for value in inputs}
+    sizes = [[dim.dim_value for dim in one.type.tensor_type.shape.dim[1:]] for one in inputs]
+    if not all(0 < math.prod(size) <= MAX_INPUT_VALUES for size in sizes):
+        raise ValueError(f"its inputs must have 1 to {MAX_INPUT_VALUES:,} values, of a fixed shape")
     if batches not in ({0}, {1}):
         raise ValueError("it is made for several inputs at once, and not for one or for any number")
     for value in model.graph.input:
