@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 
 from vinets.core.files import read_json
@@ -92,6 +93,48 @@ def test_training_keeps_what_it_was_normalised_by(call, tmp_path):
     assert call(*words, "--out", tmp_path, "--mean", "0.5", "--std", "0.25").code == 0
     kept = read_json(tmp_path / "network.json")["preprocessing"]
     assert (kept["mean"], kept["std"]) == ([0.5], [0.25])
+
+
+def test_photographs_are_left_out_and_cut_alike_by_all_commands(
+    call, refused, random, build_options, tmp_path
+):
+    image, folder, base = pytest.importorskip("PIL.Image"), tmp_path / "photos", tmp_path / "base"
+    for name, level in (("dark", 60), ("light", 160)):
+        (folder / name).mkdir(parents=True)
+        for i in range(12):
+            pixels = random.integers(level, level + 40, (9, 16, 3), dtype=np.uint8)
+            image.fromarray(pixels).save(folder / name / f"{i}.png")
+    for name in ("dark/3.png", "light/7.png"):
+        (folder / name).write_bytes((folder / name).read_bytes()[:90])
+    words = ["train", "--model", "digits_cnn", "--data", folder, "--size", 8, "--epochs", 1]
+    words += ["--resize", "crop", "--out", base]
+    assert "2 of 24 files cannot be read" in refused(*words, "--quiet")
+    done = call(*words, "--skip-unreadable")
+    assert (
+        "are cut around the middle to 8 × 8 pixels" in done.err
+        and "2 unreadable files left out" in done.err
+    )
+    assert "--resize crop --skip-unreadable --budget" in done.err
+    told = read_json(base / "network.json")
+    assert told["preprocessing"]["resize"] == "crop" and told["training"]["data"]["skipped"] == 2
+    assert "2 of 24 files" in refused("evaluate", base, "--data", folder, "-q")
+    done = call("evaluate", base, "--data", folder, "--skip-unreadable", "--json")
+    assert "are cut around the middle to 8 × 8 pixels" in done.err and done.json()["skipped"] == 2
+    done = call(
+        "evaluate", base, "--data", folder, "--skip-unreadable", "--resize", "squash", "--json"
+    )
+    assert "are squashed to 8 × 8 pixels" in done.err
+    options = [o for o in build_options if o not in ("digits", "--data")]
+    options += ["--data", folder, "--skip-unreadable", "--out", tmp_path / "vinet"]
+    done = call("build", base, *options, "--json")
+    assert done.code == 0, done.err
+    assert read_json(tmp_path / "vinet" / "results.json")["skipped"] == 2 == done.json()["skipped"]
+    kept = read_json(tmp_path / "vinet" / "config.json")["record"]["preprocessing"]
+    assert kept["resize"] == "crop"
+    assert "2 of 24 files" in refused("predict", base, folder, "-q")
+    done = call("predict", base, folder, "--skip-unreadable", "--json")
+    assert "2 unreadable files left out" in done.err
+    assert done.json()["skipped"] == 2 and len(done.json()["predictions"]) == 22
 
 
 def test_folders_of_images_are_mirrored_only_if_asked(colours):

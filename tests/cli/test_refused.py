@@ -57,7 +57,7 @@ REFUSED = [
     (f"{OOD} nowhere", "Images by rule are 'noise' and 'textures'"),
     ("predict {base} {d}/no.png", "does not exist"),
     ("predict {base} {d}/empty", "holds no images"),
-    ("predict {base} {d}/bad.png -q", "readable 8-bit image"),
+    ("predict {base} {d}/bad.png -q", "bad.png must be a readable image"),
     ("predict digits_cnn {d}/digit.png", "random weights"),
     ("predict {d}/blind {d}/digit.png", "no preprocessing on record"),
     ("predict {base}", "comes without a picture"),

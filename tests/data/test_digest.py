@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 from torch.utils.data import Dataset
 
+from vinets.core.tensors import digest
 from vinets.data import (
     DataSplit,
     ImageSource,
@@ -53,6 +55,13 @@ def test_labels_order_shapes_and_normalisation_count():
     brighter = Preprocessing(1, (8, 8), mean, std)
     other = ImageSource(TRAIN.images, TRAIN.labels, TRAIN.classes, brighter)
     assert content(other) != content(TRAIN)
+    # Sources whose images were squashed have the digest that they had before there was a choice.
+    facts = [list(TRAIN.classes), {**TRAIN.preprocessing.to_dict()}]
+    assert facts[1].pop("resize") == "squash"
+    tensors = [("labels", TRAIN.labels), ("", TRAIN.images)]
+    assert content(TRAIN) == digest(tensors, facts)
+    cut = replace(TRAIN.preprocessing, resize="crop")
+    assert content(TRAIN.changed(preprocessing=cut)) != content(TRAIN)
 
 
 class Drawing(Dataset):

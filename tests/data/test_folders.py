@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import os
+import sys
+
 import numpy as np
 import pytest
 import torch
 
-from vinets.data import image_folder, load_data
+from vinets.data import Preprocessing, image_folder, load_data
 
 RANDOM = np.random.default_rng(0)
 IMAGES = RANDOM.integers(256, size=(10, 8, 9, 3), dtype=np.uint8)
@@ -46,7 +49,7 @@ def test_a_single_level_is_split_by_class(tmp_path, below):
     assert both == {x.transpose(2, 0, 1).tobytes() for x in IMAGES}
 
 
-@pytest.mark.parametrize("suffix", ["JPG", "jpeg", "webp", "bmp", "gif"])
+@pytest.mark.parametrize("suffix", ["JPG", "jpeg", "webp", "bmp", "gif", "tiff"])
 def test_every_kind_of_file_is_read_and_resized(tmp_path, suffix):
     write_folders(tmp_path, 3, suffix=suffix)
     for size, shape in (((4, 6), (3, 4, 6)), (5, (3, 5, 5)), (None, (3, 8, 9))):
@@ -68,6 +71,48 @@ def test_bad_folders_are_refused_in_one_sentence(tmp_path):
         image_folder(tmp_path / "train", memory_limit=100)
     with pytest.raises(ValueError, match="'size' parameter"):
         image_folder(tmp_path / "train", size=(1, 2, 3))
-    (tmp_path / "train" / "cat" / "1.png").write_bytes(b"damaged")
-    with pytest.raises(ValueError, match=r"1.png must be a readable 8-bit image"):
-        image_folder(tmp_path / "train")
+
+
+def test_unreadable_files_are_all_named_or_all_left_out(tmp_path):
+    write_folders(tmp_path, 5)
+    whole = (tmp_path / "dog" / "1.png").read_bytes()
+    (tmp_path / "cat" / "0.png").write_bytes(b"damaged")  # the first, which has the size
+    (tmp_path / "dog" / "1.png").write_bytes(whole[:-60])
+    (tmp_path / "dog" / "phone.HEIC").write_bytes(b"a photograph")
+    with pytest.raises(ValueError, match=r"^3 of 11 files cannot be read: ") as error:
+        image_folder(tmp_path)
+    for words in ("cat/0.png (damaged", "dog/1.png (truncated)", "phone.HEIC (", "--skip-unread"):
+        assert words in str(error.value)
+    data = image_folder(tmp_path, skip_unreadable=True)
+    assert data.skipped == 3 and data.train.images.shape[2:] == (8, 9)
+    images = torch.cat([data.train.images, data.test.images]).permute(0, 2, 3, 1).numpy()
+    labels = torch.cat([data.train.labels, data.test.labels]).tolist()
+    read = {(image.tobytes(), label) for image, label in zip(images, labels, strict=True)}
+    kept = [2, 4, 6, 8, 1, 5, 7, 9]  # even ones are cats
+    assert read == {(IMAGES[i].tobytes(), i % 2) for i in kept} and len(labels) == 8
+    for i in range(1, 5):
+        (tmp_path / "cat" / f"{i}.png").write_bytes(b"")
+    with pytest.raises(ValueError, match=r"of every class.*Got none of cat"):
+        image_folder(tmp_path, skip_unreadable=True)
+    with pytest.raises(
+        ValueError, match=r"'skip_unreadable' parameter of load_data must be left out for digits"
+    ):
+        load_data("digits", skip_unreadable=True)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have no such names")
+def test_names_that_are_no_utf8_are_refused_when_listed(tmp_path):
+    write_folders(tmp_path, 1, classes=("cat", os.fsdecode(b"caf\xe9")))
+    with pytest.raises(ValueError, match=r"caf.*udce9 cannot be written as UTF-8"):
+        image_folder(tmp_path)
+
+
+def test_how_images_are_resized_is_recorded(tmp_path):
+    write_folders(tmp_path, 3)
+    for how in ("squash", "crop"):
+        data = load_data(tmp_path, size=4, resize=how)
+        reading = data.test.preprocessing
+        assert reading.resize == how and Preprocessing.from_dict(reading.to_dict()) == reading
+        known = {reading.read(path).numpy().tobytes() for path in tmp_path.rglob("*.png")}
+        batches = [inputs for inputs, _ in data.test.batches(1)]
+        assert all(one.numpy().tobytes() in known for one in batches)

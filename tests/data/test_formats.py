@@ -54,7 +54,9 @@ def test_a_folder_does_not_shadow_a_name_and_only_folders_are_resized(tmp_path, 
     (tmp_path / "digits").mkdir()
     monkeypatch.chdir(tmp_path)
     assert load_data("digits").name == "digits"
-    with pytest.raises(ValueError, match="'size' parameter of load_data must be None for digits"):
+    with pytest.raises(
+        ValueError, match="'size' parameter of load_data must be left out for digits"
+    ):
         load_data("digits", size=16)
     with pytest.raises(FileNotFoundError, match="must hold cifar100"):
         load_data("cifar100:nowhere")
@@ -91,5 +93,5 @@ def test_a_format_from_outside_is_loaded_and_named(circles, tmp_path, monkeypatc
         ValueError, match=r"must be 'digits', .*'circles:COUNT', a folder of images"
     ):
         load_data("circle:6")
-    with pytest.raises(ValueError, match="must be None for circles:6"):
+    with pytest.raises(ValueError, match="must be left out for circles:6"):
         load_data("circles:6", size=3)

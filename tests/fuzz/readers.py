@@ -140,9 +140,10 @@ def _data(top: Path) -> Iterator[Reader]:
     with suppress(ImportError):
         from PIL import Image
 
-        folder = _filled(top / "images", {})
-        for suffix in ("png", "webp", "jpeg", "gif", "bmp"):
-            Image.fromarray(images[0]).save(folder / f"a.{suffix}")
+        folder, turned = _filled(top / "images", {}), Image.Exif()
+        turned[0x0112] = 6
+        for suffix in ("png", "webp", "jpeg", "gif", "bmp", "tiff"):
+            Image.fromarray(images[0]).save(folder / f"a.{suffix}", exif=turned)
         yield Reader(folder, lambda f: [read_image(one, 3, (4, 4)) for one in sorted(f.iterdir())])
 
 

@@ -42,6 +42,23 @@ def test_batches_do_not_change_what_is_predicted(opened, files):
         torch.testing.assert_close(told, values, rtol=1e-4, atol=0)
 
 
+def test_unreadable_files_are_named_together_or_left_out(opened, files):
+    for k in (1, 2):
+        files[k].write_bytes(files[k].read_bytes()[: 60 * (k - 1)])
+    for batch_size in (1, 2, 9):
+        with pytest.raises(ValueError, match=r"2 of 5 files.*1.png \(damaged.*2.png \(trunc"):
+            predict_images(opened, files, batch_size=batch_size, device="cpu")
+        found = predict_images(
+            opened, files, batch_size=batch_size, skip_unreadable=True, device="cpu"
+        )
+        whole = predict_images(opened, [files[k] for k in (0, 3, 4)], device="cpu")
+        assert [one.path for one in found] == [one.path for one in whole]
+        for one, same in zip(found, whole, strict=True):
+            assert [guess.name for guess in one.classes] == [guess.name for guess in same.classes]
+    with pytest.raises(ValueError, match=r"1.png must be a readable image"):
+        predict_images(opened, files[1:2], device="cpu")
+
+
 def test_classes_without_names_are_numbered_and_there_are_no_more_than_all(opened, files):
     found = predict_images(replace(opened, classes=()), files[:1], top=99, device="cpu")
     assert sorted(guess.name for guess in found[0].classes) == sorted(map(str, range(10)))

@@ -129,6 +129,8 @@ def run(words: Sequence[str]) -> int:
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("always", category=DoubtWarning)
+            # Pillow's warning of large images, which are refused here, all of them
+            warnings.filterwarnings("ignore", "Image size .* exceeds limit")
             warnings.showwarning = _show_warning(warnings.showwarning)
             call = parse([*words, "--help"] if bare else words)  # a command alone gets its help
             call.command(*call.bound.args, **call.bound.kwargs)

@@ -67,7 +67,11 @@ def train(
         )
     start = recipe_for(model) if known is None else known.recipe
     chosen = replace(start, **changes, seed=common.seed)
-    split = load_data(data, seed=reading.split_seed, size=reading.size)
+    how: dict[str, Any] = {"size": reading.size, "resize": reading.resize or "squash"}
+    with common.progress() as progress:
+        how |= {"skip_unreadable": reading.skip_unreadable, "progress": progress}
+        split = load_data(data, seed=reading.split_seed, **how)
+    common.tell_reading(data, split)
     split = normalise_by(split, reading.mean, reading.std)
     split = augment_by(split, reading.flip, reading.crop)
     with locked(out, wait=common.wait), common.progress() as progress:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vinets.cli.parameters import DATA, OUTPUT, RUNNING, argument
+from vinets.core.checks import counted
 from vinets.core.options import Domain, Options, flag, flag_of, option, optional, path, text, whole
 from vinets.core.plain import as_plain
 from vinets.core.progress import Bars, Lines, Progress, Silent
@@ -37,6 +38,9 @@ CHANNELS = Domain(
     "numbers with commas in between, one per channel or one for all, such as 0.485,0.456,0.406",
     lambda values: values is None or isinstance(values, tuple),
     lambda written: tuple(map(float, written.split(","))),
+)
+RESIZE = Domain(
+    "squash or crop", lambda how: how in (None, "squash", "crop"), choices=("squash", "crop")
 )
 
 UNCUT = argument("A folder of vinets train, or a network with --weights: {networks}.")
@@ -85,6 +89,21 @@ class CommonOptions(Options):
         """Say something on stderr."""
         if not self.quiet:
             print(text, file=sys.stderr)
+
+    def tell_reading(self, data: str, split: DataSplit) -> None:
+        """Say how the files of a folder of images became inputs, and how many were left out."""
+        from vinets.data import ImageSource
+        from vinets.data.formats import takes_size
+
+        if takes_size(data) and isinstance(split.train, ImageSource):
+            height, width = split.train.images.shape[2:]
+            done, other = "squashed", "crop cuts their middle out"
+            if split.train.preprocessing.resize == "crop":
+                done, other = "cut around the middle", "squash scales both sides apart"
+            said = f"are {done} to {height} × {width} pixels; --resize {other}"
+            self.note(f"Images of other shapes {said}.")
+        if split.skipped:
+            self.note(f"{counted(split.skipped, 'unreadable file')} left out.")
 
     def show(self, values: Any, *tables: Table) -> bool:
         """Print tables or, with --json, values as one JSON object; return whether it was tables.
@@ -166,6 +185,14 @@ class ReadingOptions(Options):
         None, CHANNELS, "Their standard deviation.", shown="as for --mean"
     )
 
+    resize: str | None = option(
+        None,
+        RESIZE,
+        "How images get the size: squash scales both sides apart, crop cuts the middle out.",
+        shown="that of a saved network, else squash",
+    )
+    skip_unreadable: bool = option(False, flag(), "Leave out images that cannot be read.")
+
     def keywords(self) -> dict[str, Any]:
         """Return what :func:`vinets.runs.open.open_with_data` takes."""
         return dict(vars(self))
@@ -178,9 +205,11 @@ class ReadingOptions(Options):
         words: list[str] = []
         for one in fields(kind or self):
             value, name = getattr(self, one.name), flag_of(one)
+            if value == one.default:
+                continue
             if isinstance(value, bool):
                 words.append(name if value else f"--no-{name.removeprefix('--')}")
-            elif value != one.default:
+            else:
                 numbers = value if isinstance(value, tuple) else ()
                 words += [name, ",".join(f"{number:g}" for number in numbers) or str(value)]
         return tuple(words)
@@ -227,12 +256,15 @@ def open_data(
     from vinets.networks.open import require_weights
     from vinets.runs.open import open_uncut, open_with_data
 
-    if uncut:
-        opened, _, split = open_uncut(net, data, **reading.keywords())
-        assert split is not None  # data is named
-    else:
-        opened, split = open_with_data(net, data, **reading.keywords())
+    with common.progress() as progress:
+        how = reading.keywords() | {"progress": progress}
+        if uncut:
+            opened, _, split = open_uncut(net, data, **how)
+            assert split is not None  # data is named
+        else:
+            opened, split = open_with_data(net, data, **how)
     require_weights(opened, data)
+    common.tell_reading(data, split)
     if opened.told_by and isinstance(split.train, ImageSource):
         used = split.train.preprocessing
         mean, std = (", ".join(f"{v:g}" for v in values) for values in (used.mean, used.std))

@@ -12,7 +12,7 @@ from vinets.core.options import choice
 from vinets.core.settings import ExportOptions, FormatOptions, WindowOptions
 
 
-@takes(without="size split_seed mean std")
+@takes(without="size resize split_seed mean std")
 def cuts(
     model: str = argument("A folder of vinets train, or a name: {networks}."),
     *,
@@ -116,7 +116,8 @@ def evaluate(
             opened.name, opened.network, source, evaluation.accuracy, opened.stated, device
         )
     facts = {"network": net, "data": data, "part": part, "classes": classes}
-    common.show(facts | evaluation.to_dict(), evaluation.table, evaluation.by_class)
+    told = evaluation.to_dict() | {"skipped": split.skipped}
+    common.show(facts | told, evaluation.table, evaluation.by_class)
 
 
 @takes(without="warmup")
@@ -179,16 +180,19 @@ def predict(
     *,
     top: int = OUTPUT.option("Classes to show.", 3),
     batch_size: int = RUNNING.option("Images at once.", 64),
+    skip_unreadable: bool = DATA.option("Leave out images that cannot be read.", False),
     common: shared.CommonOptions,
 ) -> None:
     """Classify images: the most probable classes of each.
 
-    Images are resized and normalised as the network knows it from its training.
+    Images are turned upright as EXIF says, and resized and normalised as the network knows it from
+    its training.
 
     Example: vinets predict out/small holiday.png --top 5
 
     Example: vinets predict vinets/digits-cnn-products
     """
+    from vinets.core.checks import counted
     from vinets.data.folders import image_files
     from vinets.networks.open import open_network
     from vinets.report import Column, Table
@@ -202,8 +206,16 @@ def predict(
     files = image_files(path)
     with common.progress() as progress:
         predictions = predict_images(
-            opened, files, top=top, batch_size=batch_size, device=device, progress=progress
+            opened,
+            files,
+            top=top,
+            batch_size=batch_size,
+            skip_unreadable=skip_unreadable,
+            device=device,
+            progress=progress,
         )
+    if skipped := len(files) - len(predictions):
+        common.note(f"{counted(skipped, 'unreadable file')} left out.")
     rows = [
         (one.path if rank == 0 else "", guess.name, guess.probability)
         for one in predictions
@@ -211,7 +223,7 @@ def predict(
     ]
     columns = [Column("image"), Column("class"), Column("probability", format=".2%")]
     table = Table.from_rows("predictions", f"What {opened.name} says", columns, rows)
-    common.show({"network": net, "predictions": predictions}, table)
+    common.show({"network": net, "predictions": predictions, "skipped": skipped}, table)
 
 
 @takes()

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from vinets.core.device import Inputs, tensors_of
+from vinets.core.plain import changes
 from vinets.core.tensors import digest, fingerprint
 from vinets.data.images import ImageSource
 from vinets.data.source import DataSplit, Source
@@ -29,7 +30,8 @@ def content(source: Source) -> str:
     if isinstance(source, LoaderSource) and source in _read:
         return _read[source]  # a second pass could take minutes
     reading = getattr(source, "preprocessing", None)  # only sources of images have one
-    facts = [list(source.classes), None if reading is None else reading.to_dict()]
+    # Only what differs from its default, so that a field that is added later changes no digest.
+    facts = [list(source.classes), None if reading is None else changes(reading)]
     examples = (pair for inputs in _parts(source) for pair in _named(inputs))
     result = digest(chain([("labels", source.labels)], examples), facts)
     if isinstance(source, LoaderSource):

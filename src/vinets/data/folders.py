@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -12,11 +12,15 @@ import torch
 from torch import Tensor
 
 from vinets.core.checks import file_error, format_bytes, parameter_error
+from vinets.core.files import check_name
+from vinets.core.progress import Progress, progress_of
 from vinets.data.formats import DataFormat, Size
-from vinets.data.images import image_size, image_split, read_image, read_together
+from vinets.data.images import Preprocessing, first_size, image_split, read_images
 from vinets.data.source import HELD_OUT, DataSplit, positive_int, split_pair
 
-SUFFIXES = {".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif"}
+SUFFIXES = {".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff"}
+# Photographs that are not read: listed, so that they are named instead of silently passed over.
+OTHER_SUFFIXES = {".heic", ".heif", ".avif", ".jxl"}
 
 
 class ImageFolder(DataFormat):
@@ -30,8 +34,8 @@ class ImageFolder(DataFormat):
     def recognises(self, folder: Path) -> bool:
         return True
 
-    def load(self, spec: str, *, seed: int, size: Size) -> DataSplit:
-        return image_folder(self.split(spec)[1], size=size, seed=seed)
+    def load(self, spec: str, *, seed: int, size: Size, **reading: Any) -> DataSplit:
+        return image_folder(self.split(spec)[1], size=size, seed=seed, **reading)
 
 
 def image_folder(
@@ -41,15 +45,22 @@ def image_folder(
     channels: int = 3,
     seed: int = 0,
     memory_limit: int = 8 * 2**30,
+    resize: str = "squash",
+    skip_unreadable: bool = False,
+    progress: Progress | str | None = "auto",
 ) -> DataSplit:
     """Read image files, one folder for each class.
 
     The classes lie in the subfolders ``train`` and ``test`` (or ``val``), or in ``directory``
     itself; in the latter case a fifth is held out, stratified by class. Names of folders are names
-    of classes, sorted. Files ending in png, jpg, jpeg, webp, bmp and gif are read.
+    of classes, sorted. Files ending in png, jpg, jpeg, webp, bmp, gif, tif and tiff are read.
 
     All images get the size, (H, W) or one number, of the first where there is none, and 3 channels
-    or 1 for grey. Their pixels may take ``memory_limit`` bytes.
+    or 1 for grey. Their pixels may take ``memory_limit`` bytes. Images of other proportions are
+    squashed, or cut to these by ``resize="crop"``.
+
+    All files that cannot be read are named in one error; ``skip_unreadable`` leaves them out, and
+    ``skipped`` of the data set counts them.
     """
     roots = _roots(Path(directory))
     listed = [
@@ -70,12 +81,14 @@ def image_folder(
         counts = torch.tensor([len(some) for some in own])
         labels.append(torch.arange(len(classes)).repeat_interleave(counts))
         paths += chain.from_iterable(own)
-    sides: Any = image_size(paths[0]) if size is None else size
+    sides: Any = first_size(paths) if size is None else size
     sides = tuple(sides) if isinstance(sides, tuple | list) else (sides, sides)
     if len(sides) != 2:
         accepted = "a pair (height, width), one integer or None"
         raise parameter_error("image_folder", "size", accepted, size)
     height, width = (positive_int("image_folder", "size", side) for side in sides)
+    # Mean and deviation are known when the images are.
+    reading = Preprocessing(channels, (height, width), (0,) * channels, (1,) * channels, resize)
     needed = len(paths) * channels * height * width
     if needed > memory_limit:
         raise ValueError(
@@ -85,20 +98,31 @@ def image_folder(
         )
     # One allocation of known size, filled as images come, in the order of the paths.
     images = torch.empty((len(paths), channels, height, width), dtype=torch.uint8)
-    read = partial(read_image, channels=channels, size=(height, width))
-    for i, pixels in enumerate(read_together(read, paths)):
-        images[i] = torch.from_numpy(pixels)
-    parts = list(zip(images.split([len(some) for some in labels]), labels, strict=True))
+    watch, kept = progress_of(progress, short=True), list[int]()
+    watch.start("reading images", len(paths))
+    for i, pixels in read_images(paths, reading, skip_unreadable):
+        images[len(kept)] = torch.from_numpy(pixels)
+        kept.append(i)
+        watch.advance()
+    first = sum(i < len(labels[0]) for i in kept)
+    labels = list(torch.cat(labels)[kept].split([first, len(kept) - first][: len(roots)]))
+    empty = [name for k, name in enumerate(classes) if k not in labels[0]]
+    if empty or not all(map(len, labels)):
+        accepted = "an image that can be read, of every class to train on and of one to test on"
+        raise file_error(directory, accepted, f"none of {', '.join(empty) or 'the test part'}")
+    parts = list(zip(images[: len(kept)].split([*map(len, labels)]), labels, strict=True))
     if len(roots) == 1:
         parts = list(split_pair("image_folder", parts[0], HELD_OUT, seed))
-    name = Path(directory).resolve().name
-    return image_split(name, *parts, classes=classes)
+    name, reading = Path(directory).resolve().name, Preprocessing.from_images(parts[0][0], resize)
+    split = image_split(name, *parts, classes=classes, preprocessing=reading)
+    return replace(split, skipped=len(paths) - len(kept))
 
 
 def _roots(directory: Path) -> tuple[Path, ...]:
     """Return the folders of class folders: one to train and one to test on, or one for both."""
     if not directory.is_dir():
         raise FileNotFoundError(f"{directory} does not exist or is not a folder.")
+    check_name(directory.resolve())
     train = directory / "train"
     for other in ("test", "val"):
         if train.is_dir() and (directory / other).is_dir():
@@ -108,7 +132,10 @@ def _roots(directory: Path) -> tuple[Path, ...]:
 
 
 def _folders(root: Path) -> list[str]:
-    return sorted(p.name for p in root.iterdir() if p.is_dir() and not p.name.startswith("."))
+    folders = sorted(p for p in root.iterdir() if p.is_dir() and not p.name.startswith("."))
+    for folder in folders:
+        check_name(folder)  # which becomes the name of a class
+    return [folder.name for folder in folders]
 
 
 def image_files(path: Path) -> list[Path]:
@@ -124,4 +151,5 @@ def image_files(path: Path) -> list[Path]:
 
 
 def _image_files(folder: Path) -> Iterator[Path]:
-    return (p for p in folder.rglob("*") if p.suffix.lower() in SUFFIXES and p.is_file())
+    known = SUFFIXES | OTHER_SUFFIXES
+    return (p for p in folder.rglob("*") if p.suffix.lower() in known and p.is_file())

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar, TypeAlias
 
 from vinets.core.checks import DoubtWarning, parameter_error
+from vinets.core.progress import Progress
 from vinets.core.registry import Registry
 from vinets.data.digest import share_repeated
 from vinets.data.images import ImageSource
@@ -29,7 +31,7 @@ class DataFormat(ABC):
     written: ClassVar[str]  # what users write, shown in help and complaints
     prefixes: ClassVar[tuple[str, ...]] = ()  # "idx" of "idx:DIR"
     rank: ClassVar[int] = 50  # lower is asked first: names and prefixes, then any folder or file
-    resizes: ClassVar[bool] = False  # whether it takes a size
+    resizes: ClassVar[bool] = False  # whether load takes all options of load_data, as files need
 
     def __init_subclass__(cls, **more: Any) -> None:
         super().__init_subclass__(**more)
@@ -59,7 +61,15 @@ class DataFormat(ABC):
         """Load the data set; ``seed`` is that of the split, where it has none of its own."""
 
 
-def load_data(spec: str | Path, *, seed: int = 0, size: Size = None) -> DataSplit:
+def load_data(
+    spec: str | Path,
+    *,
+    seed: int = 0,
+    size: Size = None,
+    resize: str = "squash",
+    skip_unreadable: bool = False,
+    progress: Progress | str | None = "auto",
+) -> DataSplit:
     """Load the data set that ``spec`` names.
 
     That is ``"digits"``; ``"cifar10:DIR"`` or ``"cifar100:DIR"``; ``"idx:DIR"`` or
@@ -67,7 +77,7 @@ def load_data(spec: str | Path, *, seed: int = 0, size: Size = None) -> DataSpli
     folders of images by class are recognised; ``"X.npy,y.npy"``, of which a part is held
     out, or ``"X.npy,y.npy,Xtest.npy,ytest.npy"``. Other packages may add to these, see
     :class:`vinets.data.DataFormat`. The seed is that of the split, where the data set has none of
-    its own; the size is for folders of images, the only ones that are resized.
+    its own; the other options are for folders of images, see :func:`image_folder`.
 
     Examples
     --------
@@ -80,11 +90,15 @@ def load_data(spec: str | Path, *, seed: int = 0, size: Size = None) -> DataSpli
     for format in (kind() for kind in _by_rank()):
         if not format.matches(text):
             continue
-        if size is not None and not format.resizes:
-            resized = ", ".join(kind.written for kind in _by_rank() if kind.resizes)
-            remedy = f"Only this is resized: {resized}."
-            raise parameter_error("load_data", "size", f"None for {text}", size, remedy)
-        split = format.load(text, seed=seed, size=size)
+        load: Callable[..., DataSplit] = format.load
+        reading = {"size": size, "resize": resize, "skip_unreadable": skip_unreadable}
+        for name, value in () if format.resizes else reading.items():
+            if value not in (None, "squash", False):
+                only = ", ".join(kind.written for kind in _by_rank() if kind.resizes)
+                remedy = f"It is for this only: {only}."
+                raise parameter_error("load_data", name, f"left out for {text}", value, remedy)
+        more = {**reading, "progress": progress} if format.resizes else {"size": None}
+        split = load(text, seed=seed, **more)
         share = share_repeated(split)
         said = f"{share:.0%} of the test examples of {split.name} are among its training examples"
         # Other examples than images may well be the same: a few numbers, or few words.

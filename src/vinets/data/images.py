@@ -5,11 +5,11 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from numbers import Real
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -29,12 +29,18 @@ from vinets.data.source import (
     positive_int,
 )
 
-if TYPE_CHECKING:
-    from PIL.Image import Image
+T = TypeVar("T")
 
 MAX_PIXELS = 2**26  # 192 MiB as RGB; a small file may claim to be far larger
 MODES = {1: "L", 3: "RGB"}
 BICUBIC = 3  # as Pillow numbers its filters
+FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF")  # no other decoder of Pillow is asked
+RESIZES = ("squash", "crop")  # scale both sides apart, or cut out the middle and scale that
+ORIENTATION, BITS, PHOTOMETRIC = 274, 258, 262  # numbers of tags in EXIF and TIFF
+# Pillow's transpositions that turn a picture upright, by its orientation in EXIF.
+UPRIGHT = {2: 0, 3: 3, 4: 1, 5: 5, 6: 4, 7: 6, 8: 2}
+MAX_NAMED = 50  # unreadable files in a message
+FILES_AT_ONCE = 1024  # files that are read before the next ones are begun
 
 
 @dataclass(frozen=True)
@@ -45,9 +51,11 @@ class Preprocessing:
     size: tuple[int, int]  # height and width that read() gives
     mean: tuple[float, ...]  # one number a channel, for pixels in [0, 1]
     std: tuple[float, ...]
+    resize: str = "squash"  # how a file of another shape gets the size, see read_image
 
     def __post_init__(self) -> None:
         positive_int("Preprocessing", "channels", self.channels)
+        one_of("Preprocessing", "resize", self.resize, RESIZES)
         if not isinstance(self.size, tuple) or len(self.size) != 2:
             raise parameter_error("Preprocessing", "size", "a pair (height, width)", self.size)
         for side in self.size:
@@ -60,7 +68,7 @@ class Preprocessing:
                 raise parameter_error("Preprocessing", name, accepted + positive, values)
 
     @classmethod
-    def from_images(cls, images: Tensor) -> Preprocessing:
+    def from_images(cls, images: Tensor, resize: str = "squash") -> Preprocessing:
         """Take the statistics of uint8 images (N, C, H, W); a constant channel is not scaled."""
         levels = torch.arange(256, dtype=torch.float64) / 255
         mean, std = [], []
@@ -73,7 +81,7 @@ class Preprocessing:
             # Below this, far less than one level in 255, the deviation is rounding.
             std.append(deviation if deviation > 1e-6 else 1.0)
         height, width = images.shape[2:]
-        return cls(len(mean), (height, width), tuple(mean), tuple(std))
+        return cls(len(mean), (height, width), tuple(mean), tuple(std), resize)
 
     def __call__(self, images: Tensor) -> Tensor:
         """Normalise images (..., C, H, W) to float32: uint8, or floats in [0, 1]."""
@@ -92,7 +100,8 @@ class Preprocessing:
 
     def read(self, path: str | Path) -> Tensor:
         """Read a file as a normalised batch (1, C, H, W), resized where the size differs."""
-        return self(torch.from_numpy(read_image(path, self.channels, self.size))[None])
+        pixels = read_image(path, self.channels, self.size, self.resize)
+        return self(torch.from_numpy(pixels)[None])
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as JSON writes them."""
@@ -302,43 +311,110 @@ def _mirror(positions: Tensor, length: int) -> Tensor:
     return ((length - 1) - ((length - 1) - positions.abs()).abs()).clamp_(0, length - 1)
 
 
+class UnreadableImage(ValueError):
+    """A file that cannot be read as an image; ``reason`` says why in a few words."""
+
+    def __init__(self, path: str | Path, reason: str) -> None:
+        self.path, self.reason = printable(path), reason
+        super().__init__(
+            f"{self.path} must be a readable image ({', '.join(FORMATS)}). Got: {reason}. Remove "
+            "the file, or save the image anew."
+        )
+
+
 def read_image(
-    path: str | Path, channels: int, size: tuple[int, int] | None = None
+    path: str | Path, channels: int, size: tuple[int, int] | None = None, resize: str = "squash"
 ) -> NDArray[np.uint8]:
     """Read the pixels (C, H, W) of a file, resized bicubically where the size (H, W) differs.
 
-    The file has any 8-bit format that Pillow reads, and its first frame counts. It is converted to
-    1 channel (grey) or 3 (red, green, blue). The sides are scaled apart, nothing is cropped.
+    The image is turned upright as EXIF says, and its first frame counts. Of 16 bits the upper 8
+    are kept, what is transparent lies on white, and colours are converted to 1 channel (grey) or 3
+    (red, green, blue). To resize, ``"squash"`` scales the sides apart; ``"crop"`` cuts out the
+    largest part of these proportions around the centre.
     """
     if channels not in MODES:
         raise parameter_error("read_image", "channels", "1 (grey) or 3 (RGB)", channels)
-    with _opened(path) as image:
-        if "transparency" in image.info:  # a palette with alpha; Pillow warns otherwise
+    with _opened(path) as (pillow, image):
+        image.load()  # this turns TIFF upright, and PNG may have its EXIF behind the pixels
+        turn = None
+        with suppress(Exception):  # broken EXIF does no harm to the pixels
+            turn = UPRIGHT.get(image.getexif().get(ORIENTATION, 1))
+        if image.mode.startswith("I;16") or (image.mode, image.format) == ("I", "PNG"):
+            tags = getattr(image, "tag_v2", {})  # TIFF also has 12 bits, or white as 0
+            levels = (np.asarray(image) >> (tags.get(BITS, (16,))[0] - 8)).astype(np.uint8)
+            image = pillow.fromarray(255 - levels if tags.get(PHOTOMETRIC) == 0 else levels)
+        elif image.mode in ("I", "F"):
+            raise ValueError("32 bits per pixel, of unknown range, where 8 or 16 are read")
+        if image.mode in ("LA", "La", "PA", "RGBA", "RGBa") or "transparency" in image.info:
             image = image.convert("RGBA")
+            image = pillow.alpha_composite(pillow.new("RGBA", image.size, "white"), image)
         image = image.convert(MODES[channels])
+        image = image if turn is None else image.transpose(turn)
         if size is not None and (image.height, image.width) != size:
-            image = image.resize((size[1], size[0]), BICUBIC)
+            box, (height, width) = (0.0, 0.0, *map(float, image.size)), size
+            if resize == "crop":
+                scale = min(image.width / width, image.height / height)
+                x = max(0.0, (image.width - scale * width) / 2)
+                y = max(0.0, (image.height - scale * height) / 2)
+                box = (x, y, image.width - x, image.height - y)
+            image = image.resize((width, height), BICUBIC, box=box)
         pixels = np.array(image, dtype=np.uint8)
     return np.ascontiguousarray(pixels.reshape(*pixels.shape[:2], channels).transpose(2, 0, 1))
 
 
-def read_together(
-    read: Callable[[Path], NDArray[np.uint8]], paths: Iterable[Path]
-) -> Iterator[NDArray[np.uint8]]:
+def first_size(paths: Iterable[Path]) -> tuple[int, ...]:
+    """Return height and width of the first image that can be read."""
+    for path in paths:
+        with suppress(UnreadableImage):
+            return read_image(path, channels=1).shape[1:]
+    return 1, 1  # all of them are refused when they are read
+
+
+def read_together(read: Callable[[Path], T], paths: Sequence[Path]) -> Iterator[T]:
     """Read files in threads, which run side by side: Pillow decodes without the interpreter."""
     every = Parallel(n_jobs=-1, prefer="threads", return_as="generator")
-    return iter(every(delayed(read)(path) for path in paths))
+    # The threads do not wait for whoever uses the images, and could fill the memory.
+    for start in range(0, len(paths), FILES_AT_ONCE):
+        yield from every(delayed(read)(path) for path in paths[start : start + FILES_AT_ONCE])
 
 
-def image_size(path: str | Path) -> tuple[int, int]:
-    """Return height and width of an image file, without decoding it."""
-    with _opened(path) as image:
-        return image.height, image.width
+def read_images(
+    paths: Sequence[Path], reading: Preprocessing, skip_unreadable: bool
+) -> Iterator[tuple[int, NDArray[np.uint8]]]:
+    """Give positions and pixels of the files that can be read; then name all others in an error."""
+
+    def attempt(path: Path) -> NDArray[np.uint8] | UnreadableImage:
+        try:
+            return read_image(path, reading.channels, reading.size, reading.resize)
+        except UnreadableImage as error:
+            return error
+
+    unreadable = []
+    for i, pixels in enumerate(read_together(attempt, paths)):
+        if isinstance(pixels, UnreadableImage):
+            unreadable.append(pixels)
+        else:
+            yield i, pixels
+    if skip_unreadable or not unreadable:
+        return
+    if len(paths) == 1:
+        raise unreadable[0]
+    named = [f"{one.path} ({one.reason})" for one in unreadable]
+    more = f" and {len(named) - MAX_NAMED:,} more" if len(named) > MAX_NAMED else ""
+    raise ValueError(
+        f"{len(named):,} of {len(paths):,} files cannot be read: {', '.join(named[:MAX_NAMED])}"
+        f"{more}. Remove them, or pass skip_unreadable=True (--skip-unreadable)."
+    )
+
+
+def printable(path: str | Path) -> str:
+    """Return a path as it can be printed, also where its name is no UTF-8."""
+    return str(path).encode("utf-8", "backslashreplace").decode()
 
 
 @contextmanager
-def _opened(path: str | Path) -> Iterator[Image]:
-    """Open an image that is safe to decode; errors up to the end become one sentence."""
+def _opened(path: str | Path) -> Iterator[tuple[Any, Any]]:
+    """Give Pillow and an image that is safe to decode; errors to the end become one sentence."""
     try:
         from PIL import Image as pillow
     except ImportError:
@@ -347,18 +423,14 @@ def _opened(path: str | Path) -> Iterator[Image]:
     if not Path(path).is_file():
         raise FileNotFoundError(f"{path} does not exist or is not a file.")
     try:
-        with pillow.open(path) as image:
+        with pillow.open(path, formats=FORMATS) as image:
             if image.width * image.height > MAX_PIXELS:
                 raise pillow.DecompressionBombError
-            if image.mode.startswith(("I", "F")):
-                raise ValueError(f"mode {image.mode} is not an 8-bit one")
-            yield image
+            yield pillow, image
     except (pillow.DecompressionBombError, pillow.DecompressionBombWarning):
-        raise ValueError(
-            f"{path} must have at most {MAX_PIXELS:,} pixels. Scale it down first."
-        ) from None
+        raise UnreadableImage(path, f"more than {MAX_PIXELS:,} pixels") from None
+    except pillow.UnidentifiedImageError:
+        raise UnreadableImage(path, "damaged from the start, or of another format") from None
     except Exception as error:  # Pillow's decoders raise all sorts for damaged files
-        raise ValueError(
-            f"{path} must be a readable 8-bit image. Got: {reason_of(error)}. Remove the file, or "
-            "save the image anew with 8 bits per channel."
-        ) from None
+        reason = reason_of(error)
+        raise UnreadableImage(path, "truncated" if "runcated" in reason else reason) from None

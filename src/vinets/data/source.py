@@ -134,6 +134,7 @@ class DataSplit:
     train: Source
     test: Source
     reading: str = ""  # how images are read, where that is not the data's own way
+    skipped: int = 0  # files that were left out, because they cannot be read
 
 
 def require_split(owner: str, data: DataSplit) -> None:

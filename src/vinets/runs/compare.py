@@ -49,6 +49,7 @@ class BuildResult:
     shape: tuple[int, int]  # channels and positions of the latents
     networks: dict[str, TrainingFacts]  # by the label of the head, first the one asked for
     timed: SpeedFacts  # all of them in turns with the uncut network, "uncut"
+    skipped: int = 0  # files of the data that were left out, because they cannot be read
 
     @property
     def first(self) -> TrainingFacts:
@@ -124,6 +125,7 @@ def compare_heads(
         command=tuple(command),
         machine=machine(on),
         data=data.name,
+        skipped=data.skipped,
         seed=trial.seed,
         cut=resolve_cut(model, trial.cut, each(setup.train.example(), lambda t: t.to(on))),
         shape=shape,

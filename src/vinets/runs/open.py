@@ -4,16 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from vinets.core.device import call, evaluating, logits_of, resolve_device
 from vinets.core.progress import Progress, Silent
 from vinets.data import DataSplit, ImageSource, Inputs, load_data
 from vinets.data.formats import Size, takes_size
-from vinets.data.images import augment_by, normalise_by, with_preprocessing
+from vinets.data.images import (
+    augment_by,
+    normalise_by,
+    printable,
+    read_images,
+    with_preprocessing,
+)
 from vinets.models import normalisation_of
 from vinets.models.facts import Record, input_fields, trained_on
 from vinets.networks.formats import ExportedNetwork, Network, WholeNetwork
@@ -41,6 +49,9 @@ def open_with_data(
     std: tuple[float, ...] | None = None,
     flip: bool | None = None,
     crop: float | None = None,
+    resize: str | None = None,
+    skip_unreadable: bool = False,
+    progress: Progress | str | None = "auto",
 ) -> tuple[NamedNetwork, DataSplit]:
     """Open a network and the data it is used on, and check that they fit.
 
@@ -62,13 +73,18 @@ def open_with_data(
         Of pixels in [0, 1], one per channel or one for all.
     flip, crop : bool or None, float or None
         See :func:`vinets.data.images.augment_by`; None is what is known of the data.
+    resize : str or None, default=None
+        ``"squash"`` or ``"crop"``, see :func:`vinets.data.image_folder`; None is what a saved
+        network was made for, or else ``"squash"``.
     """
     saved = open_network(spec, weights) if is_saved(spec) else None
-    own = size
+    own: dict[str, Any] = {"size": size, "resize": resize or "squash"}
+    asked = own
     if saved is not None and saved.preprocessing is not None and takes_size(data):
-        own = saved.preprocessing.size
-        size = own if size is None else size
-    split = load_data(data, seed=split_seed, size=size)
+        own = {"size": saved.preprocessing.size, "resize": saved.preprocessing.resize}
+        asked = {"size": size or own["size"], "resize": resize or own["resize"]}
+    more: dict[str, Any] = {"skip_unreadable": skip_unreadable, "progress": progress}
+    split = load_data(data, seed=split_seed, **asked, **more)
     example = split.train.example()
     count = len(split.train.classes)
     opened = saved or open_network(spec, weights, count, channel_count(example))
@@ -77,11 +93,12 @@ def open_with_data(
             f"{opened.name} knows {len(opened.classes)} classes, and {split.name} has {count}. "
             "Pass the data that it was trained for."
         )
-    # Images of another size have other pixels: those that a network knows are of its own size
-    known = split if size == own else load_data(data, seed=split_seed, size=own)
+    # Images of another size have other pixels: those that a network knows are as it reads them
+    known = split if asked == own else load_data(data, seed=split_seed, **own, **more)
     refuse_seen(opened.name, opened.network, known)
     if opened.preprocessing is not None:
-        split = with_preprocessing(split, opened.preprocessing)
+        how = resize or opened.preprocessing.resize
+        split = with_preprocessing(split, replace(opened.preprocessing, resize=how))
     elif weights is not None and isinstance(split.train, ImageSource):
         usual = normalisation_of(str(spec), opened.network, Path(weights))
         if usual is not None and len(usual[0]) == split.train.preprocessing.channels:
@@ -174,6 +191,7 @@ def predict_images(
     *,
     top: int = 3,
     batch_size: int = 64,
+    skip_unreadable: bool = False,
     device: torch.device | str = "auto",
     progress: Progress | None = None,
 ) -> list[Prediction]:
@@ -198,9 +216,10 @@ def predict_images(
     network, watch = opened.network.to(where), progress or Silent()
     watch.start("predicting", len(files))
     predictions: list[Prediction] = []
-    for start in range(0, len(files), batch_size):
-        some = files[start : start + batch_size]
-        inputs = torch.cat([opened.preprocessing.read(file) for file in some]).to(where)
+    readable = read_images([Path(file) for file in files], opened.preprocessing, skip_unreadable)
+    while some := dict(islice(readable, batch_size)):
+        pixels = torch.from_numpy(np.stack(list(some.values())))
+        inputs = opened.preprocessing(pixels).to(where)
         # In float32, because probabilities in half precision would not sum to one.
         with evaluating(network):
             shares = logits_of(call(network, inputs)).float().softmax(1)
@@ -211,8 +230,8 @@ def predict_images(
                 f"has {len(names)} names. Save it again with all of them, or with none."
             )
         values, order = shares.topk(min(top, shares.shape[1]), dim=1)
-        for file, row, those in zip(some, order.tolist(), values.tolist(), strict=True):
-            guesses = zip(row, those, strict=True)
-            predictions.append(Prediction(str(file), tuple(Guess(names[k], p) for k, p in guesses)))
+        for i, row, those in zip(some, order.tolist(), values.tolist(), strict=True):
+            guesses = tuple(Guess(names[k], p) for k, p in zip(row, those, strict=True))
+            predictions.append(Prediction(printable(files[i]), guesses))
         watch.advance(len(some))
     return predictions

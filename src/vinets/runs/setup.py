@@ -115,6 +115,7 @@ class Setup:
             "content": self.identity.data,
             "examples": examples_digest(data.train, data.test),  # in any order
             "training": examples_digest(data.train),
+            **({"skipped": data.skipped} if data.skipped else {}),
         }
 
     def refuse_seen(self) -> None:

@@ -132,6 +132,7 @@ def compress(
             met=met,
             validation=len(setup.test),
             tested=len(final),
+            skipped=data.skipped,
             seconds=time.perf_counter() - begin,
             command=tuple(command),
             machine=machine(setup.device),

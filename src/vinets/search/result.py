@@ -120,6 +120,7 @@ class SearchResult:
     met: bool  # whether it is within the budget
     validation: int  # examples that were used to choose
     tested: int  # examples that were looked at once, at the end
+    skipped: int = 0  # files of the data that were left out, because they cannot be read
     batch: int = 0  # examples in a forward pass, where speed and latency were measured
     recorded: bool = False  # whether these passes were CUDA graphs, as on a GPU if possible
     notes: tuple[str, ...] = ()  # what could not be measured or cannot be relied on, and why
