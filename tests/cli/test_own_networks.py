@@ -210,7 +210,7 @@ def test_a_network_of_a_file_is_compressed(call, net, trained, tmp_path):
 def test_a_list_of_trials_names_no_code(net, trained, folder):
     (folder / "ran").unlink(missing_ok=True)
     files = SetupFiles(net, str(trained / "weights.safetensors"), "digits")
-    with pytest.raises(ValueError, match="may not name code"):
+    with pytest.raises(ValueError, match="may not name a file"):
         files.open("net", torch.device("cpu"))
     assert not (folder / "ran").exists()
 

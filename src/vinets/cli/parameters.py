@@ -34,7 +34,7 @@ NAMES: dict[str, tuple[str, str, Callable[[Any], Iterable[str]]]] = {
     ),
     "{networks}": (
         "resnet18, resnet34, resnet20, resnet32, resnet44, resnet56, resnet, digits_cnn, vit, "
-        "text_transformer, FILE.py:CLASS, hf:CLASS, timm:NAME, torchvision:NAME",
+        "text_transformer, FILE.onnx, FILE.py:CLASS, hf:CLASS, timm:NAME, torchvision:NAME",
         "vinets.models",
         lambda m: [one.written for one in m.libraries()],
     ),

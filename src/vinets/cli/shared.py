@@ -274,7 +274,7 @@ def opened_again(out: Path, model: str) -> str:
     ('out@net.py:MyNet', 'out')
     """
     file = model.rpartition("@")[2]
-    return f"{out}@{file}" if ".py:" in file else str(out)
+    return f"{out}@{file}" if ".py:" in file or file.endswith(".onnx") else str(out)
 
 
 def open_data(

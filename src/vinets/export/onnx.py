@@ -6,7 +6,6 @@ import importlib
 import json
 import re
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +13,11 @@ import torch
 from torch import Tensor
 
 from vinets.core.checks import reason_of
-from vinets.core.files import read_bytes
 from vinets.export.program import metadata_of, program_of
+from vinets.models.libraries.onnx import read_onnx
 from vinets.networks.formats import ExportedNetwork, ExportFormat, Network, Runner
 
 BATCH = "batch"
-MAX_FILE_BYTES = 1 << 31  # the format allows no more
 
 
 class Onnx(ExportFormat):
@@ -64,13 +62,10 @@ class Onnx(ExportFormat):
 
     def open(self, path: Path) -> ExportedNetwork:
         onnx = importlib.import_module("onnx")
-        content = read_bytes(path, MAX_FILE_BYTES)
         try:
-            model = onnx.load_model_from_string(content)
             # The runtime would read any file that is named there, from the folder it runs in.
-            tensors = (one for one in _messages(model) if isinstance(one, onnx.TensorProto))
-            if any(t.data_location == t.EXTERNAL or t.external_data for t in tensors):
-                raise ValueError("its weights lie in other files, which are not opened")
+            model = read_onnx(path)[0]
+            content = model.SerializeToString()
             return ExportedNetwork(
                 "onnxruntime",
                 _precision(onnx, model.graph),
@@ -177,15 +172,6 @@ def _name_batch(graph: Any) -> None:
             for symbol in old:
                 if symbol in dim.dim_param:
                     dim.dim_param = re.sub(rf"\b{re.escape(symbol)}\b", BATCH, dim.dim_param)
-
-
-def _messages(message: Any) -> Iterator[Any]:
-    """Give a protobuf message and all inside of it."""
-    yield message
-    for field, value in message.ListFields():
-        if field.message_type is not None:
-            for one in [value] if hasattr(value, "ListFields") else value:
-                yield from _messages(one)
 
 
 def _precision(onnx: Any, graph: Any) -> str:

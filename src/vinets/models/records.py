@@ -75,7 +75,8 @@ def create_model(spec: str, /, num_classes: int | None = None, **options: Any) -
         ``vision``; ``"hf:CLASS"``, a class of transformers such as
         ``"hf:ViTForImageClassification"``, which needs the extra ``hf``; or
         ``"path/file.py:NAME"``, a class or function in a file of your own, which is run, with
-        ``num_classes`` if it takes that. See :class:`vinets.models.Library` for others.
+        ``num_classes`` if it takes that; or ``"path/net.onnx"``, which needs the extra ``onnx``
+        and has its weights. See :class:`vinets.models.Library` for others.
     num_classes : int or None, default=None
         Outputs of the last layer; None leaves the default of the network.
     **options

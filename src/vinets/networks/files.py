@@ -28,7 +28,7 @@ from vinets.heads.class_distances import ClassDistances
 from vinets.latent.cut import truncate
 from vinets.latent.reader import LatentReader
 from vinets.models.facts import Record, example_inputs, remember_training
-from vinets.models.libraries.file import UnnamedFile
+from vinets.models.libraries.base import UnnamedFile
 from vinets.models.records import TensorGuard, bytes_of, rebuild, room_for, sketch
 from vinets.models.weights import check_weights, load_weights, save_weights
 from vinets.networks.formats import WholeNetwork

@@ -18,8 +18,8 @@ from vinets.core.plain import nearest
 from vinets.core.settings import RECIPES
 from vinets.data import Preprocessing
 from vinets.models import channel_options, create_model, libraries, spec_of, use_file
-from vinets.models.facts import Record, example_inputs
-from vinets.models.libraries.file import UnnamedFile
+from vinets.models.facts import Record, example_inputs, remember_training, trained_on
+from vinets.models.libraries.base import UnnamedFile
 from vinets.models.records import check_options
 from vinets.networks.files import CONFIG, DESCRIPTION, read_uncut
 from vinets.networks.formats import open_exported, suffixes
@@ -50,10 +50,11 @@ def open_network(
 ) -> NamedNetwork:
     """Open a network.
 
-    ``spec`` is a folder that ``vinets train`` or ``save_pretrained`` wrote, a file that ``vinets
-    export`` wrote, a network of the package (``"vinets/NAME"``, see :mod:`vinets.pretrained`), or a
-    name for :func:`vinets.models.create_model`. A network in a file of your own is named again when
-    its folder is opened, ``"out/net@path/file.py:NAME"``: folders have no file run.
+    ``spec`` is a folder that ``vinets train`` or ``save_pretrained`` wrote, an ONNX file (which
+    runs as it is, and :func:`in_torch` converts), a network of the package (``"vinets/NAME"``, see
+    :mod:`vinets.pretrained`), or a name for :func:`vinets.models.create_model`. A network in a file
+    of your own is named again when its folder is opened: ``"out/net@path/file.py:NAME"`` or
+    ``"out/net@path/net.onnx"``.
 
     For a name there may be ``weights``, a file that :func:`vinets.models.load_weights` reads, the
     numbers of classes and channels of the data, None for the default of the network, and
@@ -135,6 +136,19 @@ def make_network(
 def _refuse_code_without_a_class(path: Path) -> None:
     if path.suffix == ".py" and path.is_file():
         raise ValueError(f"{path} is a file. Name the class in it as well, as {path}:CLASS.")
+
+
+def in_torch(opened: NamedNetwork, spec: str | Path) -> NamedNetwork:
+    """Return the network of an ONNX file as one of torch, which can be cut and trained."""
+    precision = getattr(opened.network, "precision", "float32")
+    if precision != "float32":
+        raise ValueError(
+            f"{spec} is exported in {precision}. Pass a file in float32, or the network that it "
+            "was made from."
+        )
+    model = create_model(str(spec)).eval()
+    remember_training(model, trained_on(opened.network))
+    return replace(opened, network=model, architecture=str(spec))
 
 
 def is_saved(spec: str | Path) -> bool:

@@ -33,6 +33,7 @@ from vinets.networks.open import (
     channel_count,
     check_inputs,
     example_for,
+    in_torch,
     is_saved,
     open_network,
     require_weights,
@@ -156,7 +157,7 @@ def _open(
     shape: tuple[int, ...] | None,
     reading: dict[str, Any],
 ) -> tuple[NamedNetwork, Inputs, DataSplit | None]:
-    """Open a network that is not exported with an example of its inputs, and data if there is."""
+    """Open a network of torch with an example of its inputs, and with data if there is."""
     split = None
     if data is None:
         opened = open_network(spec, reading.get("weights"), options=reading.get("options"))
@@ -165,7 +166,7 @@ def _open(
         opened, split = open_with_data(spec, data, **reading)
         example = split.train.example()
     if isinstance(opened.network, ExportedNetwork):
-        raise ValueError(f"{spec} is exported. Pass the network that it was made from.")
+        opened = in_torch(opened, spec)
     return opened, example, split
 
 

@@ -213,9 +213,9 @@ class SetupFiles:
                 f"{self.weights} is not there. Name the weights of {self.model}, or make them and "
                 f"name {folder / 'weights.safetensors'}: vinets train {shlex.join(words)}"
             )
-        if ".py:" in self.model:
+        if ".py:" in self.model or self.model.endswith(".onnx"):
             raise ValueError(
-                f"A list of trials may not name code, and has {self.model}. Name it in a command "
+                f"A list of trials may not name a file, and has {self.model}. Name it in a command "
                 "or a script instead."
             )
         data = load_data(self.data, seed=self.split)

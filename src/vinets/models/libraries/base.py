@@ -118,6 +118,19 @@ class Library(ABC):
         return type(model).__module__.partition(".")[0] == self.name
 
 
+class UnnamedFile(ValueError):
+    """A record is of a network in a file that the user did not name."""
+
+    def __init__(self, name: str) -> None:
+        file = name.rpartition(":")[0] if ".onnx:" in name else name
+        super().__init__(
+            f"This network is {file}, and a file is run only if you name it: write "
+            f"FOLDER@{file} for the folder, with the path of the file, or call "
+            "vinets.models.use_file before."
+        )
+        self.name = name
+
+
 def harmless(value: Any) -> bool:
     """Say whether an option is a number that is not large, a word, None, or a list of these."""
     if isinstance(value, list | tuple):

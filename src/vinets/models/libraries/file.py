@@ -23,7 +23,8 @@ from typing import Any
 from torch import nn
 
 from vinets.core.checks import parameter_error
-from vinets.models.libraries.base import Library, Options, harmless
+from vinets.models.libraries.base import Library, Options, UnnamedFile, harmless
+from vinets.models.libraries.onnx import use_onnx
 
 SPEC = re.compile(r"(.+\.py):(\w+)")
 RECORD_NAME = re.compile(r"[\w .+-]+\.py:\w+")  # the name of a file without its folders
@@ -32,18 +33,6 @@ FILE_MODULE = "vinets file "
 
 _named: dict[str, Callable[..., Any]] = {}
 _codes: dict[str, str] = {}  # digests of their code
-
-
-class UnnamedFile(ValueError):
-    """A record is of a network in a file that the user did not name."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(
-            f"This network is {name}, and a file is run only if you name it: write "
-            f"FOLDER@{name} for the folder, with the path of the file, or call "
-            "vinets.models.use_file before."
-        )
-        self.name = name
 
 
 class File(Library):
@@ -98,12 +87,17 @@ class File(Library):
 
 
 def use_file(spec: str, *, known_as: str | None = None) -> str:
-    """Run a file of your own, so that saved networks that name it can be opened.
+    """Run a file of your own, or read an ONNX file, so that saved networks of it can be opened.
 
     ``spec`` is ``"path/file.py:NAME"``, with a class or a function that returns a network. Records
     know it as ``"file.py:NAME"``, or by ``known_as`` if file or class had another name when they
-    were written: ``"old.py:OLD"``. That is returned.
+    were written: ``"old.py:OLD"``. That is returned. ``"path/net.onnx"`` is known by its digest.
     """
+    if isinstance(spec, str) and spec.endswith(".onnx"):
+        key = use_onnx(spec)
+        if known_as is not None:
+            raise ValueError(f"{spec} is {key}, another file than {known_as}.")
+        return key
     written = SPEC.fullmatch(spec) if isinstance(spec, str) else None
     if written is None:
         raise parameter_error("use_file", "spec", "written as path/file.py:CLASS", spec)
