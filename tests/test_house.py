@@ -15,9 +15,9 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1] / "src" / "vinets"
 CEILINGS = {
-    "lines": 37_210,
-    "files": 190,
-    "private functions that are called once": 133,
+    "lines": 38_250,
+    "files": 193,
+    "private functions that are called once": 139,
     "dataclasses": 187,
     "classes named by a gerund or participle alone": 3,
     "global statements": 1,

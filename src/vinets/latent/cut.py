@@ -120,8 +120,7 @@ def cut_points(model: nn.Module, example: Inputs, every: bool = False) -> list[C
     points: list[CutPoint] = []
     for name in recording.outputs if every else index:
         number = recording.outputs[name].number
-        read = recording.read(number, stops)
-        read |= {id(p) for p in model.get_submodule(name).parameters()}  # the module stays whole
+        read = _kept(model, recording, name, stops)
         kept = [any(id(p) in read for p in layer.parameters()) for layer in convolutions]
         points.append(
             CutPoint(
@@ -136,6 +135,17 @@ def cut_points(model: nn.Module, example: Inputs, every: bool = False) -> list[C
             )
         )
     return points
+
+
+def _kept(model: nn.Module, recording: PassRecord, name: str, stops: bool) -> set[int]:
+    """Return the ids of the parameters that a network needs up to a module, which stays whole."""
+    kept = recording.read(recording.outputs[name].number, stops)
+    kept |= {id(p) for p in model.get_submodule(name).parameters()}
+    # A module that is run as it is keeps its own parameters, which it may read in training alone.
+    for earlier in takewhile(lambda one: one != name, recording.outputs) if stops else ():
+        module = model.get_submodule(earlier)
+        kept |= {id(p) for p in module.parameters(recurse=False)}
+    return kept
 
 
 def say_left_out(model: nn.Module, cut: str, example: Inputs) -> str:
@@ -251,6 +261,8 @@ def _trace(model: nn.Module, keep: str = "") -> fx.Graph | None:
     """Trace a network, a module of which stays whole; None where that cannot be done."""
 
     class Tracer(fx.Tracer):
+        proxy_buffer_attributes = True  # else what is made of them would be a constant
+
         def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
             # Layers of other packages are layers, too, such as a convolution that pads by itself.
             kept = module_qualified_name == keep or not any(m.children())
@@ -276,8 +288,7 @@ def _used(stopped: StoppedNetwork, example: Inputs) -> StoppedNetwork:
     """
     copy = StoppedNetwork(_twin(stopped.model), stopped.name)
     recording = record(copy.model, example)
-    read = recording.read(recording.outputs[copy.name].number, ran=True)
-    read |= {id(p) for p in copy.model.get_submodule(copy.name).parameters()}
+    read = _kept(copy.model, recording, copy.name, stops=True)
     called: set[nn.Module] = set()
     with torch.no_grad(), register_module_forward_pre_hook(lambda module, _: called.add(module)):
         call(copy, example)
@@ -287,9 +298,10 @@ def _used(stopped: StoppedNetwork, example: Inputs) -> StoppedNetwork:
             if id(parameter) not in read:
                 module.register_parameter(name, None)
         for name, child in module.named_children():
-            # A list is never called itself, nor is a layer whose weights alone are read.
+            # A list is never called itself, nor is a layer whose weights or methods alone are used.
+            weights = [id(p) for p in child.parameters()]
             ran = called.intersection(child.modules()) or isinstance(child, LISTS)
-            if ran or any(id(p) in read for p in child.parameters()):
+            if ran or not weights or read.intersection(weights):
                 leave_out(child)
             else:
                 setattr(module, name, nn.Identity())

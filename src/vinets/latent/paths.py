@@ -139,12 +139,14 @@ def record(model: nn.Module, example: Inputs) -> PassRecord:
     """
     named = example if isinstance(example, Mapping) else {"": example}
     inputs = [t for name, value in named.items() if "mask" not in name for t in tensors_in(value)]
-    recorder = _Recorder(inputs, model.parameters())
+    recorder, batch = _Recorder(inputs, model.parameters()), inputs[0].shape[:1]
     outputs = recorder.recording.outputs
 
     def watch(name: str, module: nn.Module, args: Any, options: Any, output: Any) -> None:
         tensor = main_tensor(output)
-        if name not in outputs and tensor is not None and id(tensor) in recorder.numbers:
+        if name in outputs or tensor is None or tensor.shape[:1] != batch:
+            return  # windows and patches that are counted as examples are none
+        if id(tensor) in recorder.numbers:
             passed_on = any(tensor is each for each in tensors_in((args, options)))
             shape = tuple(tensor.shape[1:])
             outputs[name] = Output(recorder.numbers[id(tensor)], shape, passed_on)

@@ -16,7 +16,7 @@ from vinets.core.plain import as_plain, from_plain
 from vinets.core.progress import Progress
 from vinets.data.source import DataSplit
 from vinets.heads import HEADS
-from vinets.latent.cut import resolve_cut
+from vinets.latent.cut import resolve_cut, say_left_out
 from vinets.measure import machine
 from vinets.measure.level import over_images
 from vinets.networks.build import rival_options
@@ -49,6 +49,7 @@ class BuildResult:
     shape: tuple[int, int]  # channels and positions of the latents
     networks: dict[str, TrainingFacts]  # by the label of the head, first the one asked for
     timed: SpeedFacts  # all of them in turns with the uncut network, "uncut"
+    left_out: str = ""  # a sentence on a cut that not all paths pass
     skipped: int = 0  # files of the data that were left out, because they cannot be read
 
     @property
@@ -122,16 +123,19 @@ def compare_heads(
     results = [store.read(one) for one in heads.values()]
     shape = results[0].shape
     assert shape is not None  # because it has a cut
+    example = each(setup.train.example(), lambda t: t.to(on))
+    cut = resolve_cut(model, trial.cut, example)
     built = BuildResult(
         command=tuple(command),
         machine=machine(on),
         data=data.name,
         skipped=data.skipped,
         seed=trial.seed,
-        cut=resolve_cut(model, trial.cut, each(setup.train.example(), lambda t: t.to(on))),
+        cut=cut,
         shape=shape,
         networks={name: one.trained for name, one in zip(heads, results, strict=True)},
         timed=store.read(timed).timed,
+        left_out=say_left_out(model, cut, example),
     )
     write_json(store.folder / "results.json", as_plain(built))
     return built
@@ -206,7 +210,8 @@ def remarks(result: BuildResult) -> list[str]:
 
     That is a network that is no smaller than the uncut one, or not the best head.
     """
-    sentences, (name, *_), ours = list[str](), result.networks, result.first
+    (name, *_), ours = result.networks, result.first
+    sentences = [result.left_out] if result.left_out else []
     if ours.vanishing is not None:
         sentences.append(f"On the test examples, {ours.vanishing}.")
     if ours.parameters >= result.timed.parameters:
