@@ -47,9 +47,9 @@ def relabel(
 
     Examples
     --------
-    >>> part = TensorSource(torch.eye(2), [0, 1], ("Great Dane", "pug"))
+    >>> part = TensorSource(torch.eye(2), [1, 0], ("Great Dane", "pug"))
     >>> relabel(DataSplit("dogs", part, part), ["Pug", "beagle", "great_dane"]).test.labels
-    tensor([2, 0])
+    tensor([0, 2])
     """
     own, names = data.train.classes, read_classes(classes)
     if own == names:
