@@ -142,8 +142,13 @@ def test_what_lies_on_one_of_several_paths_is_marked():
     network, example, _ = NETWORKS["branches"]
     points = {p.name: p for p in cut_points(network, example, every=True)}
     assert not points["left"].main and not points["right"].main and points["join"].main
-    # the other branch is not needed, and what is never called is not there
-    assert points["left"].parameters == points["right"].parameters == 4 * 27 + 4 + 20
+    # a network that is stopped keeps what runs before, and what is never called is not there
+    stem, branch = 4 * 27 + 4, 4 * 4 + 4
+    assert points["left"].parameters == stem + branch
+    assert points["right"].parameters == stem + 2 * branch
+    for point in (points["left"], points["right"]):
+        part = truncate(network, point.name, example)
+        assert sum(p.numel() for p in part.parameters()) == point.parameters
     assert "unused" not in points and points["left"].index is None
     assert say_left_out(network, "left", example).endswith("left out. They all pass stem and join.")
     assert say_left_out(network, "join", example) == ""
