@@ -38,6 +38,7 @@ from vinets.latent.cut import StoppedNetwork, cut_points, truncate
 from vinets.latent.paths import main_tensor
 from vinets.measure import machine
 from vinets.models import create_model
+from vinets.models.libraries.torchvision import import_torchvision
 
 TIMM = """
 resnet18 resnet50 resnet18d resnetv2_50 resnest14d res2net50_26w_4s seresnet18 skresnet18
@@ -96,11 +97,11 @@ PACKAGES: dict[str, tuple[Callable[[], nn.Module], int]] = {  # packages of PyPI
         lambda: _vit("vit_pytorch", "SimpleViT", image_size=64, patch_size=8, **TRANSFORMER),
         64,
     ),
-    "pytorchcv:mobilenet_w1": (lambda: _cv("mobilenet_w1"), 160),
-    "pytorchcv:shufflenetv2_w1": (lambda: _cv("shufflenetv2_w1"), 160),
-    "pytorchcv:preresnet18": (lambda: _cv("preresnet18"), 160),
-    "pytorchcv:seresnet18": (lambda: _cv("seresnet18"), 160),
-    "pytorchcv:hardnet39ds": (lambda: _cv("hardnet39ds"), 160),
+    "pytorchcv:mobilenet_w1": (lambda: _cv("mobilenet_w1"), 224),
+    "pytorchcv:shufflenetv2_w1": (lambda: _cv("shufflenetv2_w1"), 224),
+    "pytorchcv:preresnet18": (lambda: _cv("preresnet18"), 224),
+    "pytorchcv:seresnet18": (lambda: _cv("seresnet18"), 224),
+    "pytorchcv:hardnet39ds": (lambda: _cv("hardnet39ds"), 224),
     "pytorchcv:wrn16_10_cifar10": (lambda: _cv("wrn16_10_cifar10"), 32),
 }
 NAMES = (
@@ -122,6 +123,7 @@ def make(name: str) -> tuple[nn.Module, Tensor]:
     """Make a network with random weights, and a batch of images for it."""
     torch.manual_seed(0)
     if name in PACKAGES:
+        import_torchvision()  # which some of them import, and which may need help
         making, pixels = PACKAGES[name]
         network = making()
     elif name.startswith("hf:"):
