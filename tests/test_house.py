@@ -16,7 +16,7 @@ import pytest
 PACKAGE = Path(__file__).parents[1] / "src" / "vinets"
 CEILINGS = {
     "lines": 38_250,
-    "files": 193,
+    "files": 194,
     "private functions that are called once": 139,
     "dataclasses": 187,
     "classes named by a gerund or participle alone": 3,

@@ -7,7 +7,7 @@ from torch import nn
 from vinets.core.files import read_bytes
 from vinets.data import DataSplit, ImageSource, Preprocessing, TensorSource, relabel
 from vinets.measure import evaluate
-from vinets.measure.level import (
+from vinets.measure.doubt import (
     AccuracyWarning,
     MisreadWarning,
     better_order,

@@ -74,7 +74,7 @@ def train_alone(file, out, maker="Net"):
     train_classifier(create_model(f"{file}:{maker}"), DATA.train, **options)
 
 
-@pytest.mark.filterwarnings("ignore::vinets.measure.level.AccuracyWarning")
+@pytest.mark.filterwarnings("ignore::vinets.measure.doubt.AccuracyWarning")
 @pytest.mark.parametrize(
     ("work", "message"),
     [

@@ -52,7 +52,7 @@ def train(
     from vinets.core.plain import as_plain
     from vinets.data import load_data
     from vinets.data.images import augment_by, normalise_by
-    from vinets.measure.level import AccuracyWarning, low_accuracy_sentence
+    from vinets.measure.doubt import AccuracyWarning, low_accuracy_sentence
     from vinets.report import Table
     from vinets.runs.scratch import recipe_called, recipe_for, train_into
 

@@ -95,7 +95,7 @@ def evaluate(
     Example: vinets evaluate out/small@net.py:MyNet --data digits
     """
     from vinets.measure import evaluate as measure
-    from vinets.measure.level import doubt_accuracy
+    from vinets.measure.doubt import doubt_accuracy
 
     device = common.start()
     opened, split = shared.open_data(net, data, reading, common)

@@ -26,7 +26,7 @@ from vinets.heads import HEADS, BuildFacts
 from vinets.latent.collect import Latents, collect
 from vinets.latent.cut import all_convolutions, all_layers, paper_convolutions, share_removed
 from vinets.measure.accuracy import evaluate
-from vinets.measure.level import MisreadWarning, doubt_accuracy
+from vinets.measure.doubt import MisreadWarning, doubt_accuracy
 from vinets.models.facts import input_fields, trained_on
 from vinets.models.libraries.file import code_of
 from vinets.networks.network import CutNetwork, load_trained, put_behind, refuse_seen

@@ -114,9 +114,8 @@ def read_onnx(path: Path) -> tuple[Any, str]:
     onnx = importlib.import_module("onnx")
     content = read_bytes(path, MAX_FILE_BYTES)
     model, digest = onnx.load_model_from_string(content), hashlib.sha256(content)
-    room: dict[
-        str, int
-    ] = {}  # bytes left to read of every file: a few bytes may ask for any amount
+    # Bytes left to read of every file, because a few bytes may ask for any amount.
+    room: dict[str, int] = {}
     for tensor in _messages(model):
         if not isinstance(tensor, onnx.TensorProto):
             continue
