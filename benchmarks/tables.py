@@ -7,6 +7,7 @@ A table stands between ``<!-- table: NAME -->`` and ``<!-- end -->``.
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 import shlex
@@ -39,6 +40,7 @@ PAGES = (
     *(
         ROOT / "docs" / f"{name}.md"
         for name in (
+            "architecture",
             "install",
             "pretrained",
             "compress",
@@ -720,6 +722,19 @@ def render_calls(name: str) -> str:
     )
 
 
+def render_files(name: str) -> str:
+    """Every file of the package with the first sentence of its docstring."""
+    rows = []
+    for path in sorted((ROOT / "src" / "vinets").rglob("*.py")):
+        told = ast.get_docstring(ast.parse(path.read_text())) or ""
+        (sentence, *_) = re.split(r"(?<=(?<! al)\.) ", " ".join(told.split()))
+        words = re.sub(r":\w+:`~?(?:[\w.]+\.)?([\w]+)`", r"`\1`", sentence).replace("``", "`")
+        place = path.relative_to(ROOT / "src" / "vinets")
+        rows.append(Row({"file": f"`{place}`", "told": words}))
+    columns = (Column("file"), Column("told", "what it is for"))
+    return markdown(Table(name, name, columns, tuple(rows)))
+
+
 def fill(text: str) -> str:
     """Replace every marked table in a page by its current rendering."""
 
@@ -739,6 +754,7 @@ def fill(text: str) -> str:
             (PACKAGE, lambda one: markdown(PACKAGE[one]())),
             (MATRIX, render_matrix),
             (CALLS, render_calls),
+            ({"source_files"}, render_files),
             (OOD, render_ood),
             (ZOO, render_zoo),
         )
