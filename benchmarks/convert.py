@@ -19,12 +19,7 @@ from typing import Any
 
 from vinets.core.files import read_json, write_json, write_text
 from vinets.core.settings import LatentOptions, SampleOptions, SpeedOptions, TrainingOptions
-from vinets.heads import (
-    HeadOptions,
-    LocalOptions,
-    ProductsOptions,
-    VanishingOptions,
-)
+from vinets.heads import HeadOptions, LocalOptions, ProductsOptions, VanishingOptions
 from vinets.networks.build import rival_options
 from vinets.runs.store import FILE, TRIALS
 from vinets.runs.trial import Trial

@@ -23,9 +23,9 @@ from torch.nn import functional as F
 from benchmarks.tuning import HELD
 from vinets.data import load_data
 from vinets.data.cifar import PREPROCESSING
+from vinets.data.conversion import split_source
 from vinets.data.images import ImageSource
 from vinets.data.source import choose_per_class
-from vinets.data.sources import split_source
 from vinets.data.synthetic import noise, textures
 from vinets.models import create_model
 from vinets.models.weights import load_weights

@@ -36,7 +36,7 @@ from vinets.explanations.sums import HeadSum, head_sum
 from vinets.heads import ProductsHead
 from vinets.heads.pieces import integrated_gradients, margin_gradient
 from vinets.networks import CutNetwork
-from vinets.runs.open import open_with_data
+from vinets.runs.on_data import open_with_data
 
 Maps = Callable[[Tensor, Tensor, Tensor], Tensor]  # images, answers, next classes to (B, H, W)
 

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from benchmarks.record import RESULTS, keep
-from vinets.algebra.shared import count_monomials
+from vinets.algebra.common_terms import count_monomials
 from vinets.core.progress import Silent
 from vinets.heads import VanishingOptions
 from vinets.heads.vanishing import find_components, timed_ideals

@@ -34,7 +34,7 @@ from benchmarks.rivals.speed import CLASSES, thread_rates
 from benchmarks.tuning import VARIANT_PARAMETERS
 from vinets.heads import Head, PooledHead, local, units
 from vinets.heads.pieces import traced
-from vinets.heads.polynomial import PolynomialHead
+from vinets.heads.polynomial_head import PolynomialHead
 from vinets.heads.units import UnitsHead
 from vinets.latent import LatentReader, truncate
 from vinets.measure import flops, measure_speed

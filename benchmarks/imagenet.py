@@ -28,7 +28,7 @@ from torch.nn import functional as F
 from benchmarks.record import RESULTS, keep
 from benchmarks.stages import Stages
 from vinets import ABM, fit_class_ideals
-from vinets.algebra.shared import SharedPolynomials, term_moments
+from vinets.algebra.common_terms import SharedPolynomials, term_moments
 from vinets.heads.polynomial_layer import PolynomialLayer
 from vinets.heads.vanishing import GlobalPolynomials
 from vinets.ideals.base import NoGeneratorsWarning

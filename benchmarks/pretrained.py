@@ -51,8 +51,8 @@ from vinets.heads.vanishing import GeneratorOptions
 from vinets.measure import evaluate, flops, machine, measure_speed, sizes
 from vinets.models import PRESETS
 from vinets.models.networks import SIZES
-from vinets.networks.files import CONFIG, MODEL, WEIGHTS, read_uncut
 from vinets.networks.network import CutNetwork
+from vinets.networks.storage import CONFIG, MODEL, WEIGHTS, read_uncut
 from vinets.runs.compare import UNCUT, compare_heads, head_trials
 from vinets.runs.scratch import train_into
 from vinets.runs.setup import Setup, SetupFiles

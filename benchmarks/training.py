@@ -36,13 +36,7 @@ from benchmarks.layer import LOCAL, local_head, products_head
 from benchmarks.record import keep
 from vinets.core.settings import TrainingOptions
 from vinets.data.images import Augmentation, ImageSource, Preprocessing
-from vinets.heads import (
-    Head,
-    LinearHead,
-    LocalReLUHead,
-    PooledHead,
-    ReLUUnits,
-)
+from vinets.heads import Head, LinearHead, LocalReLUHead, PooledHead, ReLUUnits
 from vinets.heads.polynomial_layer import PolynomialLayer
 from vinets.heads.units import UnitsHead, fitting
 from vinets.latent import LatentReader, truncate

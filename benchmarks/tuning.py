@@ -37,7 +37,7 @@ from vinets.core.executors import open_executor
 from vinets.core.progress import Lines
 from vinets.core.settings import BACKBONE, SMALL, LatentOptions, TrainingOptions
 from vinets.data import DataSplit, ImageSource, load_data
-from vinets.data.sources import split_source
+from vinets.data.conversion import split_source
 from vinets.heads import HEADS as KINDS
 from vinets.models import PRESETS, create_model, save_weights
 from vinets.runs.run import run_trials

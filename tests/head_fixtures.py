@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from vinets import ABM, fit_class_ideals
-from vinets.algebra.shared import SharedPolynomials, term_moments
+from vinets.algebra.common_terms import SharedPolynomials, term_moments
 from vinets.data.synthetic import latent_like_classes
 from vinets.heads import (
     ComponentsHead,

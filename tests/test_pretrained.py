@@ -15,7 +15,7 @@ from vinets.core.settings import RECIPES
 from vinets.data import digits
 from vinets.measure import evaluate, sizes
 from vinets.networks.open import open_network
-from vinets.runs.open import open_with_data
+from vinets.runs.on_data import open_with_data
 
 DIGITS = "vinets/digits-cnn-products"
 NAMES = pretrained.names()

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from vinets.latent.collect import collect
     from vinets.latent.cut import CutPoint, cut_points, truncate
     from vinets.measure.accuracy import evaluate
-    from vinets.measure.compare import bench, compare
+    from vinets.measure.bench import bench, compare
     from vinets.networks.build import attach_distances, baselines, build
     from vinets.networks.network import CutNetwork, VINet
     from vinets.scores.classifier import ChristoffelClassifier
@@ -77,9 +77,9 @@ _HOME = {
     "attach_distances": "networks.build",
     "build": "networks.build",
     "cache_latents": "training.feed",
-    "bench": "measure.compare",
+    "bench": "measure.bench",
     "collect": "latent.collect",
-    "compare": "measure.compare",
+    "compare": "measure.bench",
     "compress": "search.compress",
     "cut_points": "latent.cut",
     "evaluate": "measure.accuracy",

@@ -14,7 +14,7 @@ from benchmarks import pretrained as maker
 from vinets import CutNetwork, pretrained
 from vinets.core.settings import RECIPES
 from vinets.models import digits_cnn, save_weights
-from vinets.networks.files import WEIGHTS
+from vinets.networks.storage import WEIGHTS
 from vinets.runs.store import Store
 
 

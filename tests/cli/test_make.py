@@ -19,9 +19,9 @@ from vinets.models import digits_cnn
 from vinets.networks import CutNetwork, VINet
 from vinets.paper.backbones import SIZES
 from vinets.runs.compare import BuildResult, compare_heads
-from vinets.runs.open import open_with_data
+from vinets.runs.on_data import open_with_data
 from vinets.runs.trial import Trial, trial_from
-from vinets.training import loop
+from vinets.training import epochs
 
 BASELINES = {"linear, flat", "linear, pooled", "MLP", "random monomials"}
 
@@ -56,18 +56,18 @@ def test_the_folder_holds_a_network_that_is_as_good_as_it_says(base):
 
 def test_an_interrupted_training_goes_on_to_the_same_weights(call, base, tmp_path, monkeypatch):
     options = [*TRAIN, "--out", tmp_path, "--epochs", 3, "--json"]
-    whole = loop._epoch
+    whole = epochs._epoch
 
     def stop_in_the_second(*arguments):
         if arguments[3] == 2:
             raise KeyboardInterrupt
         return whole(*arguments)
 
-    monkeypatch.setattr(loop, "_epoch", stop_in_the_second)
+    monkeypatch.setattr(epochs, "_epoch", stop_in_the_second)
     done = call(*options)
     assert done.code == 130 and "Run the same command again" in done.err
     assert not (tmp_path / "network.json").exists()
-    monkeypatch.setattr(loop, "_epoch", whole)
+    monkeypatch.setattr(epochs, "_epoch", whole)
     result = call(*options).json()
     assert result["out"] == str(tmp_path)
     assert {"parameters", "test", "recipe", "best_epoch", "seconds", "machine"} <= result.keys()

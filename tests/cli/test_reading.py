@@ -13,7 +13,7 @@ from vinets.core.files import read_json
 from vinets.data import digits, load_data
 from vinets.models import create_model, normalisation_of, save_weights
 from vinets.models.libraries.timm import import_timm
-from vinets.runs.open import open_with_data
+from vinets.runs.on_data import open_with_data
 
 WRONG = ["--mean", "0.999", "--std", "0.001"]
 

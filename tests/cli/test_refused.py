@@ -9,8 +9,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from vinets.networks.files import read_uncut, write_uncut
 from vinets.networks.open import open_network
+from vinets.networks.storage import read_uncut, write_uncut
 
 TRAIN, DIGITS = "train --out {d}/out", "--data digits"
 MADE = f"train --model digits_cnn {DIGITS} --out {{base}} --epochs"
@@ -154,8 +154,8 @@ def test_what_cannot_be_done_is_refused_in_one_sentence(refused, places, line, m
 def test_options_that_exclude_each_other_are_refused_before_any_work(
     refused, tmp_path, monkeypatch, options, message
 ):
-    monkeypatch.setattr("vinets.runs.open.load_data", lambda *_, **__: pytest.fail("work"))
-    monkeypatch.setattr("vinets.runs.open.open_network", lambda *_: pytest.fail("work"))
+    monkeypatch.setattr("vinets.runs.on_data.load_data", lambda *_, **__: pytest.fail("work"))
+    monkeypatch.setattr("vinets.runs.on_data.open_network", lambda *_: pytest.fail("work"))
     given = ["--data", "digits", "--cut", "relu3", "--out", tmp_path / "out"]
     assert message in refused("build", "base", *given, *options.split())
     assert not (tmp_path / "out").exists()

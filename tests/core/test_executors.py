@@ -24,7 +24,7 @@ from vinets.runs.run import run_trials
 from vinets.runs.setup import Setup
 from vinets.runs.store import Store
 from vinets.runs.trial import Trial
-from vinets.training.loop import DivergedError
+from vinets.training.epochs import DivergedError
 
 
 @pytest.fixture(scope="module", params=["dask", pytest.param("ray", marks=pytest.mark.cluster)])

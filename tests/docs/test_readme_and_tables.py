@@ -17,7 +17,7 @@ from vinets import OAVI
 from vinets.heads import ProductsHead
 from vinets.paper.page import read_results
 from vinets.report.figures import figure_data
-from vinets.report.formats import cell, paper_cell
+from vinets.report.numbers import cell, paper_cell
 
 ROOT = Path(__file__).parents[2]
 

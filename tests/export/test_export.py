@@ -22,8 +22,8 @@ from vinets.export import (
     suffixes,
 )
 from vinets.models import create_model, digits_cnn
-from vinets.models.facts import example_inputs
 from vinets.models.networks import ResNet
+from vinets.models.origin import example_inputs
 from vinets.networks import VINet
 from vinets.training import fine_tune
 

@@ -34,11 +34,11 @@ from vinets.ideals.vca import VCA
 from vinets.models import digits_cnn, load_weights, save_weights
 from vinets.models.records import sketch
 from vinets.networks import CutNetwork
-from vinets.networks.files import read_uncut
+from vinets.networks.storage import read_uncut
 from vinets.paper.page import read_results, results_page
 from vinets.report.html import html
 from vinets.runs.store import Store
-from vinets.search.cost import Cost, CostTable
+from vinets.search.budget import Cost, CostTable
 from vinets.training.checkpoint import Checkpoint, Epoch, read_checkpoint, write_checkpoint
 
 COMMITTED = Path(__file__).parents[2] / "benchmarks" / "results" / "paper"  # good files, too
@@ -169,7 +169,7 @@ def _networks(top: Path) -> Iterator[Reader]:
         import onnx
         import onnxruntime  # noqa: F401
 
-        from vinets.networks.formats import open_exported
+        from vinets.networks.runtimes import open_exported
 
         helper, proto = onnx.helper, onnx.TensorProto
         node = helper.make_node("MatMul", ["input", "w"], ["logits"])

@@ -30,9 +30,9 @@ def make_networks(uncut: Path) -> dict[str, Any]:
     from vinets import ABM, VCA, attach_distances, baselines, build, collect, fine_tune
     from vinets.data import digits
     from vinets.heads import DistanceHead
-    from vinets.heads.class_distances import Space, fit_distances
-    from vinets.networks.files import read_uncut
+    from vinets.heads.class_distances import ClassSpace, fit_distances
     from vinets.networks.network import network_of
+    from vinets.networks.storage import read_uncut
 
     (OUT / "networks" / "uncut").mkdir(parents=True)
     for name in ("network.json", "weights.safetensors"):
@@ -95,8 +95,8 @@ def make_networks(uncut: Path) -> dict[str, Any]:
     features = torch.cat([z for z, _ in latents.store.chunks(256)]).mean(-1)
     labels = latents.store.labels
     for name, space in (
-        ("distance", Space(6, 4, 2, 0.5)),
-        ("distance-shared", Space(6)),
+        ("distance", ClassSpace(6, 4, 2, 0.5)),
+        ("distance-shared", ClassSpace(6)),
     ):
         head = DistanceHead(fit_distances(features, labels, space, 10))
         with torch.no_grad():

@@ -8,7 +8,7 @@ from vinets import ChristoffelClassifier
 from vinets.heads import DistanceHead
 from vinets.heads.class_distances import (
     ClassDistances,
-    Space,
+    ClassSpace,
     calibrate,
     choose_space,
     class_forms,
@@ -57,7 +57,7 @@ def digits() -> tuple[torch.Tensor, torch.Tensor]:
     return torch.from_numpy(X / 16).double(), torch.from_numpy(y)
 
 
-LINE, SQUARE = Space(2, shrink=1.0), Space(2, 2, 2, shrink=0.0, epsilon=0.01)
+LINE, SQUARE = ClassSpace(2, shrink=1.0), ClassSpace(2, 2, 2, shrink=0.0, epsilon=0.01)
 
 
 def curves(count: int, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
@@ -87,7 +87,7 @@ def test_forms_give_the_sum_over_eigenvectors():
 def test_mean_of_a_christoffel_function_counts_the_monomials():
     # on its own points, with epsilon near 0, K has the mean 1 + S
     points, labels = curves(400)
-    space = Space(2, 2, 2, shrink=0.0, epsilon=1e-9)
+    space = ClassSpace(2, 2, 2, shrink=0.0, epsilon=1e-9)
     found = fit_distances(points, labels, space, 2)(points)
     own = found[torch.arange(len(labels)), labels]
     for k in range(2):
@@ -96,7 +96,7 @@ def test_mean_of_a_christoffel_function_counts_the_monomials():
 
 def test_a_shared_covariance_of_degree_one_is_linear_discriminant_analysis(digits):
     X, y = digits
-    found = fit_distances(X, y, Space(20, shrink=1.0, epsilon=1e-9), 10)
+    found = fit_distances(X, y, ClassSpace(20, shrink=1.0, epsilon=1e-9), 10)
     z = found.variables(X).numpy()
     expected = LinearDiscriminantAnalysis(priors=np.full(10, 0.1)).fit(z, y).predict(z)
     assert (found(X).argmin(1).numpy() == expected).all()
@@ -112,8 +112,8 @@ def test_cross_validation_chooses_degree_two_where_one_does_not_tell_circles():
 
 def test_classes_that_share_a_covariance_share_its_matrix():
     points, labels = curves(100)
-    shared = fit_distances(points, labels, Space(2, 2, 2, shrink=1.0), 2)
-    near = fit_distances(points, labels, Space(2, 2, 2, shrink=1 - 1e-9), 2)
+    shared = fit_distances(points, labels, ClassSpace(2, 2, 2, shrink=1.0), 2)
+    near = fit_distances(points, labels, ClassSpace(2, 2, 2, shrink=1 - 1e-9), 2)
     assert len(shared.forms) == 1 and len(near.forms) == 2
     torch.testing.assert_close(shared(points), near(points), rtol=1e-6, atol=0)
 
@@ -129,7 +129,7 @@ def test_held_points_judge_in_place_of_folds():
 
 def test_held_out_points_are_further_away(digits):
     X, y = digits
-    space = Space(16, 16, 2, shrink=0.1, epsilon=0.01)
+    space = ClassSpace(16, 16, 2, shrink=0.1, epsilon=0.01)
     own = fit_distances(X, y, space, 10)(X)
     held = held_out(X, y, space, 10)
     here = torch.arange(len(y))
@@ -168,4 +168,4 @@ def test_the_estimator_classifies_and_its_distances_are_at_least_one(digits):
 def test_classes_without_enough_examples_are_refused_in_a_sentence(labels):
     points, given = torch.randn(4, 2), torch.tensor(labels)
     with pytest.raises(ValueError, match="example"):
-        try_spaces(points, given, [Space(2)], 3)
+        try_spaces(points, given, [ClassSpace(2)], 3)

@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from vinets import ABM
-from vinets.algebra.shared import SharedPolynomials, term_moments
+from vinets.algebra.common_terms import SharedPolynomials, term_moments
 from vinets.heads.facts import class_means, measure_vanishing
 from vinets.heads.polynomial_layer import PolynomialLayer
 from vinets.ideals.classwise import fit_class_ideals

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.nn import functional as F
 
-from vinets.algebra.shared import term_moments
+from vinets.algebra.common_terms import term_moments
 from vinets.algebra.terms import TermSet
 from vinets.heads.polynomial_layer import Monomials, PolynomialLayer
 

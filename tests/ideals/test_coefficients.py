@@ -11,12 +11,7 @@ import torch
 from vinets.algebra.gram import GramFactor
 from vinets.algebra.orthogonal import OrthogonalFactor
 from vinets.ideals.ball import OracleLog
-from vinets.ideals.coefficients import (
-    BallBinds,
-    VanishingTerms,
-    _padded,
-    block_outcome,
-)
+from vinets.ideals.coefficients import BallBinds, VanishingTerms, _padded, block_outcome
 from vinets.ideals.fit import Rule
 
 every_kind = pytest.mark.parametrize("kind", [GramFactor, OrthogonalFactor])

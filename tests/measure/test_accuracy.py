@@ -12,7 +12,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from vinets.data import digits
-from vinets.data.sources import as_source
+from vinets.data.conversion import as_source
 from vinets.measure import evaluate
 from vinets.models import digits_cnn
 

@@ -9,7 +9,7 @@ from vinets.data import digits
 from vinets.heads import PooledHead
 from vinets.latent import LatentReader, truncate
 from vinets.models import digits_cnn
-from vinets.models.facts import Record, example_inputs, input_fields
+from vinets.models.origin import Record, example_inputs, input_fields
 from vinets.networks import VINet
 from vinets.networks.network import network_of
 from vinets.training import fine_tune

@@ -11,12 +11,12 @@ from vinets.core.device import logits_of
 from vinets.data import load_data
 from vinets.latent.collect import record_of
 from vinets.models import digits_cnn, save_weights, source_of
-from vinets.models.facts import Record
+from vinets.models.origin import Record
 from vinets.networks import CutNetwork, VINet
 from vinets.networks.build import build
-from vinets.networks.files import write_uncut
 from vinets.networks.open import make_network, open_network
-from vinets.runs.open import open_uncut, open_with_data
+from vinets.networks.storage import write_uncut
+from vinets.runs.on_data import open_uncut, open_with_data
 from vinets.runs.setup import Setup
 
 DIGITS = load_data("digits")

@@ -15,9 +15,9 @@ from vinets.data import DataSplit, digits
 from vinets.data.digest import examples_digest
 from vinets.export import export_network, open_exported
 from vinets.models import digits_cnn
-from vinets.models.facts import trained_on
+from vinets.models.origin import trained_on
 from vinets.networks.open import open_network
-from vinets.runs.open import open_to_export, open_with_data
+from vinets.runs.on_data import open_to_export, open_with_data
 from vinets.runs.run import run_trials
 from vinets.runs.scratch import train_into
 from vinets.runs.setup import Setup, SetupFiles

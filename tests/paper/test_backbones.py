@@ -8,15 +8,7 @@ import torch
 from vinets.core.settings import RECIPES
 from vinets.latent.cut import cut_points, paper_convolutions, share_removed, truncate
 from vinets.models import create_model
-from vinets.paper.backbones import (
-    BACKBONES,
-    GENERATORS,
-    PAPER,
-    RESNET18,
-    RESNET34,
-    UNCUT,
-    VARIANTS,
-)
+from vinets.paper.backbones import BACKBONES, GENERATORS, PAPER, RESNET18, RESNET34, UNCUT, VARIANTS
 from vinets.paper.plan import Plan
 from vinets.runs.setup import COUNTED
 

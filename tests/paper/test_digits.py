@@ -10,7 +10,7 @@ import torch
 
 from vinets.core.settings import RECIPES
 from vinets.data import digits
-from vinets.networks.files import WEIGHTS
+from vinets.networks.storage import WEIGHTS
 from vinets.paper import claims
 from vinets.paper.backbones import DIGITS
 from vinets.paper.page import read_results

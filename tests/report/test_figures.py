@@ -13,7 +13,7 @@ import pytest
 from vinets.heads import HEADS
 from vinets.report import figures
 from vinets.report.figures import COLORS, GREY, INK, OURS, draw_figure, looks, save_figure, svg
-from vinets.report.formats import cell
+from vinets.report.numbers import cell
 from vinets.report.values import Axis, Drawing, Figure, ReferenceLine, Series
 
 pytest.importorskip("matplotlib")

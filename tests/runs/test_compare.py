@@ -10,7 +10,7 @@ import pytest
 from benchmarks.record import RESULTS
 from vinets.core.plain import as_plain
 from vinets.heads.facts import VanishingFacts
-from vinets.report.formats import cell
+from vinets.report.numbers import cell
 from vinets.runs.compare import BuildResult, comparison_table, remarks
 from vinets.runs.trial import Speed, SpeedFacts, TrainingFacts
 

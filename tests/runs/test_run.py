@@ -19,7 +19,7 @@ from vinets.runs.setup import Setup, SetupFiles
 from vinets.runs.store import Store
 from vinets.runs.trial import Trial
 from vinets.training import train_classifier
-from vinets.training.loop import DivergedError
+from vinets.training.epochs import DivergedError
 
 WHOLE = digits()
 DATA = DataSplit("digits", WHOLE.train.subset(torch.arange(500)), WHOLE.test)

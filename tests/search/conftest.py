@@ -18,8 +18,8 @@ import torch
 from vinets.core.settings import SearchOptions
 from vinets.data import DataSplit, digits
 from vinets.models import digits_cnn
-from vinets.search import Candidate, cost, parse_budget, rounds
-from vinets.search.cost import Cost
+from vinets.search import Candidate, budget, parse_budget, rounds
+from vinets.search.budget import Cost
 from vinets.search.rounds import Search
 from vinets.training import train_classifier
 
@@ -31,8 +31,8 @@ UNCUT_WRONG = range(10)
 def _short_windows():
     """Time passes for a moment only, because speed does not matter here."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cost, "WINDOWS", {"repeats": 2, "seconds": 0.001})
-        patch.setattr(cost, "LONG_WINDOWS", {"repeats": 3, "seconds": 0.001})
+        patch.setattr(budget, "WINDOWS", {"repeats": 2, "seconds": 0.001})
+        patch.setattr(budget, "LONG_WINDOWS", {"repeats": 3, "seconds": 0.001})
         yield
 
 

@@ -12,7 +12,7 @@ from looks import faults
 from vinets.report import html
 from vinets.report.values import Bullets, Code, Facts, Notice
 from vinets.search import Attempt, Candidate, SearchResult, parse_budget
-from vinets.search.cost import Cost
+from vinets.search.budget import Cost
 from vinets.search.page import (
     command_lines,
     finalists_table,

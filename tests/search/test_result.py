@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from vinets.core.plain import as_plain, from_plain
 from vinets.search import Attempt, Candidate, SearchResult, parse_budget
-from vinets.search.cost import Cost
+from vinets.search.budget import Cost
 from vinets.search.result import SearchPlan, frontier, layers_of
 
 SMALL = Candidate("relu1", "products", 100)

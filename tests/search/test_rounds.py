@@ -9,8 +9,8 @@ import pytest
 from vinets.core.device import RecordingError
 from vinets.core.files import read_json, write_json
 from vinets.search import rounds
-from vinets.search.cost import CostTable
-from vinets.training.loop import DivergedError
+from vinets.search.budget import CostTable
+from vinets.training.epochs import DivergedError
 
 
 class Progress:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vinets import build
-from vinets.algebra.shared import SharedPolynomials
+from vinets.algebra.common_terms import SharedPolynomials
 from vinets.algebra.terms import TermSet
 from vinets.data import digits
 from vinets.heads.polynomial_layer import PolynomialLayer

@@ -15,7 +15,7 @@ from vinets.measure import machine
 from vinets.models import digits_cnn
 from vinets.report import can_draw, html, print_page
 from vinets.report.figures import COLORS
-from vinets.report.formats import number
+from vinets.report.numbers import number
 from vinets.report.values import Page, Table
 from vinets.theory import Advice, Complexity, LayerNorms, Split, Study, advise, study
 from vinets.theory.bounds import PolynomialBounds

@@ -164,7 +164,7 @@ def build(
 
     Heads such as ridge and closed need no training.
     """
-    from vinets.data.sources import limit_source
+    from vinets.data.conversion import limit_source
     from vinets.heads import HEADS, VanishingOptions
     from vinets.models.networks import SIZES
     from vinets.networks.network import CutNetwork

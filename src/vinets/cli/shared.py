@@ -166,7 +166,7 @@ class WorkerOptions(Options):
 
 @dataclass(frozen=True)
 class ReadingOptions(Options):
-    """How data and weights are read; the names are those of :mod:`vinets.runs.open`."""
+    """How data and weights are read; the names are those of :mod:`vinets.runs.on_data`."""
 
     panel = DATA
     weights: Path | None = option(
@@ -217,7 +217,7 @@ class ReadingOptions(Options):
     skip_unreadable: bool = option(False, flag(), "Leave out images that cannot be read.")
 
     def keywords(self) -> dict[str, Any]:
-        """Return what :func:`vinets.runs.open.open_with_data` takes."""
+        """Return what :func:`vinets.runs.on_data.open_with_data` takes."""
         values, options = dict(vars(self)), dict[str, Any]()
         for pair in values.pop("model_option"):
             key, _, word = pair.partition("=")
@@ -285,7 +285,7 @@ def open_data(
     What was guessed is told now, or for an uncut network together with its accuracy.
     """
     from vinets.networks.open import require_weights
-    from vinets.runs.open import open_uncut, open_with_data
+    from vinets.runs.on_data import open_uncut, open_with_data
 
     with common.progress() as progress:
         how = reading.keywords() | {"progress": progress}

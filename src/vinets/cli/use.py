@@ -40,7 +40,7 @@ def cuts(
     from vinets.latent.cut import cut_points
     from vinets.models import PRESETS
     from vinets.report import Column, Table
-    from vinets.runs.open import open_uncut
+    from vinets.runs.on_data import open_uncut
     from vinets.search.space import choose_cuts
 
     device = common.start()
@@ -198,7 +198,7 @@ def predict(
     from vinets.data.folders import image_files
     from vinets.networks.open import open_network
     from vinets.report import Column, Table
-    from vinets.runs.open import predict_images
+    from vinets.runs.on_data import predict_images
 
     device, opened = common.start(), open_network(net)
     if path is None and pretrained.is_name(net):
@@ -253,7 +253,7 @@ def export(
     from vinets.core.checks import format_bytes
     from vinets.export import export_network
     from vinets.report import Table
-    from vinets.runs.open import open_to_export
+    from vinets.runs.on_data import open_to_export
 
     device = common.start()
     network, split = open_to_export(net, data, shape, **reading.keywords())

@@ -3,6 +3,7 @@
 from vinets.core.device import Inputs
 from vinets.data.cifar import cifar
 from vinets.data.classes import relabel
+from vinets.data.conversion import LoaderSource, TensorSource, as_source, split_source
 from vinets.data.digits import digits
 from vinets.data.folders import image_folder
 from vinets.data.formats import DATA_FORMATS, DataFormat, load_data
@@ -10,7 +11,6 @@ from vinets.data.idx import idx_folder
 from vinets.data.images import Augmentation, ImageSource, Preprocessing
 from vinets.data.npy import npy_pair
 from vinets.data.source import DataSplit, Source, choose_per_class
-from vinets.data.sources import LoaderSource, TensorSource, as_source, split_source
 from vinets.data.texts import text_folder
 
 __all__ = [

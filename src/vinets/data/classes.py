@@ -14,9 +14,9 @@ import torch
 
 from vinets.core.checks import parameter_error
 from vinets.core.files import read_bytes
+from vinets.data.conversion import TensorSource
 from vinets.data.images import ImageSource
 from vinets.data.source import DataSplit, Source
-from vinets.data.sources import TensorSource
 
 MAX_LIST_BYTES = 1 << 24
 NAMES_IN_MESSAGE = 3

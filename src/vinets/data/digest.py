@@ -15,9 +15,9 @@ from torch import Tensor
 from vinets.core.device import Inputs, tensors_of
 from vinets.core.plain import changes
 from vinets.core.tensors import digest, fingerprint
+from vinets.data.conversion import LoaderSource, TensorSource
 from vinets.data.images import ImageSource
 from vinets.data.source import DataSplit, Source
-from vinets.data.sources import LoaderSource, TensorSource
 
 EXAMPLES_AT_ONCE = 2_000
 BYTES_PER_HASH = 8

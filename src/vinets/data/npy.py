@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from vinets.core.checks import file_error, reason_of
+from vinets.data.conversion import TensorSource
 from vinets.data.formats import DataFormat, Size
 from vinets.data.images import image_split
 from vinets.data.source import HELD_OUT, DataSplit, Pair, as_labels, split_pair
-from vinets.data.sources import TensorSource
 
 
 class NpyFiles(DataFormat):

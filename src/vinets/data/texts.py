@@ -13,9 +13,9 @@ import torch
 
 from vinets.core.checks import file_error
 from vinets.core.files import named, open_regular
+from vinets.data.conversion import TensorSource
 from vinets.data.formats import DataFormat, Size
 from vinets.data.source import DataSplit
-from vinets.data.sources import TensorSource
 
 VOCABULARY = 8_192  # numbers that words may have; 0 stands for every word that has none
 WORDS_PER_TEXT = 48

@@ -9,7 +9,7 @@ import numpy as np
 
 from vinets.explanations.explain import Contribution, Explanation
 from vinets.report.figures import GREY, INK, color_of
-from vinets.report.formats import number
+from vinets.report.numbers import number
 from vinets.report.values import (
     Beside,
     Block,

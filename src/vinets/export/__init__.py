@@ -1,7 +1,7 @@
 """Networks for other runtimes: ONNX, :mod:`torch.export`."""
 
 from vinets.export.checked import ExportReport, export_network
-from vinets.networks.formats import (
+from vinets.networks.runtimes import (
     EXPORT_FORMATS,
     ExportedNetwork,
     ExportFormat,

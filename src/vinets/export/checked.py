@@ -23,15 +23,9 @@ from vinets.core.options import flat
 from vinets.core.plain import as_plain
 from vinets.core.settings import ExportOptions
 from vinets.data import DataSplit, ImageSource, Source
-from vinets.models.facts import Record, example_inputs, input_fields, trained_on
-from vinets.networks.formats import (
-    EXPORT_FORMATS,
-    ExportFormat,
-    Network,
-    WholeNetwork,
-    suffixes,
-)
+from vinets.models.origin import Record, example_inputs, input_fields, trained_on
 from vinets.networks.network import CutNetwork, refuse_seen
+from vinets.networks.runtimes import EXPORT_FORMATS, ExportFormat, Network, WholeNetwork, suffixes
 
 # Share of the largest logit; float32 in another order of summation stays far below.
 TOLERANCE = 1e-4

@@ -15,7 +15,7 @@ from torch import Tensor
 from vinets.core.checks import reason_of
 from vinets.export.program import metadata_of, program_of
 from vinets.models.libraries.onnx import read_onnx
-from vinets.networks.formats import ExportedNetwork, ExportFormat, Network, Runner
+from vinets.networks.runtimes import ExportedNetwork, ExportFormat, Network, Runner
 
 BATCH = "batch"
 

@@ -12,9 +12,9 @@ from torch import Tensor, nn
 from vinets.core.device import tensors_of
 from vinets.latent.cut import StoppedNetwork
 from vinets.latent.reader import first_tensor
-from vinets.models.facts import example_inputs
-from vinets.networks.formats import ExportFormat, Network, Runner
+from vinets.models.origin import example_inputs
 from vinets.networks.network import CutNetwork
+from vinets.networks.runtimes import ExportFormat, Network, Runner
 
 
 class Program(ExportFormat):

@@ -7,7 +7,7 @@ from vinets.heads.facts import BuildFacts
 from vinets.heads.linear import ComponentsHead, LinearHead, MLPHead, PooledHead
 from vinets.heads.local import LocalHead, LocalOptions, LocalPolynomials
 from vinets.heads.pieces import HeadMaps, LinearMap, LinearPath, PolynomialMap, SpatialSum
-from vinets.heads.polynomial import PolynomialHead
+from vinets.heads.polynomial_head import PolynomialHead
 from vinets.heads.products import ProductsHead, ProductsOptions, ReLUUnits
 from vinets.heads.random import (
     LocalRandomMonomials,

@@ -142,7 +142,7 @@ class Head(nn.Module, ABC):
 
     @property
     def criterion(self) -> Callable[..., Tensor] | None:
-        """The :data:`vinets.training.loop.Criterion` of the head; None is the usual loss."""
+        """The :data:`vinets.training.epochs.Criterion` of the head; None is the usual loss."""
         return None
 
     def trained_parameters(self) -> list[nn.Parameter]:

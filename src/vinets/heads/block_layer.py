@@ -15,8 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from vinets.algebra.common_terms import term_moments, union_of_terms
 from vinets.algebra.polynomials import PolynomialSet
-from vinets.algebra.shared import term_moments, union_of_terms
 from vinets.algebra.terms import TermSet
 from vinets.heads.polynomial_layer import MonomialLayer
 

@@ -137,7 +137,7 @@ def products_of(variables: int, products: int, degree: int) -> TermSet:
 
 
 @dataclass(frozen=True)
-class Space:
+class ClassSpace:
     """The monomials that a distance sees, and how their covariances are regularised."""
 
     components: int  # principal components, of unit variance, squashed by tanh
@@ -147,7 +147,7 @@ class Space:
     epsilon: float = 0.1  # added to the diagonal
 
 
-def spaces() -> list[Space]:
+def spaces() -> list[ClassSpace]:
     """Return the default candidates: all components with one covariance, fewer, and products."""
     shapes = (
         ((512, 0, 1), (1.0,), (0.01, 0.1, 1.0)),
@@ -155,7 +155,9 @@ def spaces() -> list[Space]:
         ((16, 16, 2), (0.1, 0.5, 0.9), (0.01, 0.1)),
         ((128, 16, 2), (0.1, 0.5, 0.9), (0.01, 0.1, 1.0)),
     )
-    return [Space(*m, s, e) for m, shrinks, epsilons in shapes for s in shrinks for e in epsilons]
+    return [
+        ClassSpace(*m, s, e) for m, shrinks, epsilons in shapes for s in shrinks for e in epsilons
+    ]
 
 
 Moments: TypeAlias = tuple[Tensor, Tensor, Tensor]
@@ -213,13 +215,15 @@ def standard_monomials(
 
 
 @torch.no_grad()
-def fit_distances(features: Tensor, labels: Tensor, space: Space, classes: int) -> ClassDistances:
+def fit_distances(
+    features: Tensor, labels: Tensor, space: ClassSpace, classes: int
+) -> ClassDistances:
     """Fit the distances to every class, to features (m, D) and labels (m,).
 
     Examples
     --------
     >>> points = torch.tensor([[0.0, 0.0], [1.0, 0.0], [4.0, 5.0], [5.0, 5.0]])
-    >>> distances = fit_distances(points, torch.tensor([0, 0, 1, 1]), Space(2), 2)
+    >>> distances = fit_distances(points, torch.tensor([0, 0, 1, 1]), ClassSpace(2), 2)
     >>> distances(points).argmin(1)
     tensor([0, 0, 1, 1])
     """
@@ -239,7 +243,7 @@ def fit_distances(features: Tensor, labels: Tensor, space: Space, classes: int) 
 class SpaceScore(NamedTuple):
     """A space and how well held-out points are classified in it."""
 
-    space: Space
+    space: ClassSpace
     loss: float  # mean negative log-likelihood of held-out points, at the best temperature
     accuracy: float  # share of held-out points whose nearest class is theirs
 
@@ -248,7 +252,7 @@ class SpaceScore(NamedTuple):
 def try_spaces(
     features: Tensor,
     labels: Tensor,
-    candidates: Sequence[Space],
+    candidates: Sequence[ClassSpace],
     classes: int,
     *,
     held: tuple[Tensor, Tensor] | None = None,
@@ -269,7 +273,7 @@ def try_spaces(
     else:
         truth = held[1]
     scores: list[SpaceScore] = []
-    groups: dict[tuple[int, int, int], list[Space]] = {}
+    groups: dict[tuple[int, int, int], list[ClassSpace]] = {}
     for one in candidates:
         groups.setdefault((one.components, one.products, one.degree), []).append(one)
     for shape, group in groups.items():
@@ -281,7 +285,7 @@ def try_spaces(
             new = torch.cat([distances.values(part) for part in held[0].split(4096)])
             new = new.sub_(shift).div_(scale)
             rounds = [(torch.ones_like(labels, dtype=torch.bool), new)]
-        logs_of: dict[Space, list[Tensor]] = {one: [] for one in group}
+        logs_of: dict[ClassSpace, list[Tensor]] = {one: [] for one in group}
         for mine, new in rounds:
             moments = class_moments(values[mine], labels[mine], classes)
             for one in group:
@@ -303,7 +307,13 @@ def choose_space(tried: Sequence[SpaceScore]) -> SpaceScore:
 
 @torch.no_grad()
 def held_out(
-    features: Tensor, labels: Tensor, space: Space, classes: int, *, folds: int = 3, seed: int = 0
+    features: Tensor,
+    labels: Tensor,
+    space: ClassSpace,
+    classes: int,
+    *,
+    folds: int = 3,
+    seed: int = 0,
 ) -> Tensor:
     """Return K of every point (m, K), from distances that were fitted to the other folds."""
     values = features.new_zeros(len(features), classes)

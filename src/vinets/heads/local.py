@@ -22,7 +22,7 @@ from vinets.core.options import choice, count, option, optional, share
 from vinets.heads import pieces
 from vinets.heads.base import LastLayer
 from vinets.heads.pieces import HeadMaps, LinearMap, LinearPath, SpatialSum, by_parts, in_use
-from vinets.heads.polynomial import PolynomialHead
+from vinets.heads.polynomial_head import PolynomialHead
 from vinets.heads.polynomial_layer import SLOPES, PolynomialLayer
 from vinets.heads.vanishing import GeneratorHead, GeneratorOptions, Variables, project
 from vinets.latent.collect import Latents

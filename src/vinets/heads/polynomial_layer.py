@@ -16,9 +16,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from vinets.algebra.common_terms import SharedPolynomials
 from vinets.algebra.evaluation import EvaluationPlan
 from vinets.algebra.polynomial import Polynomial
-from vinets.algebra.shared import SharedPolynomials
 from vinets.algebra.terms import TermSet
 from vinets.core.checks import one_of
 
@@ -285,7 +285,7 @@ class PolynomialLayer(MonomialLayer):
         """Start from polynomials, up to a positive factor each.
 
         ``moments`` are mean and standard deviation of every term, each (S,); see
-        :func:`vinets.algebra.shared.term_moments`. Where they are generators of that many
+        :func:`vinets.algebra.common_terms.term_moments`. Where they are generators of that many
         ``classes``, the layer remembers which is of which. Where ``sparse``, coefficients that are
         zero now stay zero.
         """

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vinets.algebra.shared import SharedPolynomials, nearest_products
+from vinets.algebra.common_terms import SharedPolynomials, nearest_products
 from vinets.algebra.terms import TermSet
 from vinets.core.checks import parameter_error
 from vinets.core.options import choice, count, option, optional, real, whole

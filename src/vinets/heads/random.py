@@ -11,13 +11,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vinets.algebra.shared import term_moments
+from vinets.algebra.common_terms import term_moments
 from vinets.algebra.terms import TermSet
 from vinets.core.options import option, whole
 from vinets.heads.base import build_like
 from vinets.heads.block_layer import BlockPolynomialLayer
 from vinets.heads.local import LocalOptions, LocalPolynomials
-from vinets.heads.polynomial import PolynomialHead
+from vinets.heads.polynomial_head import PolynomialHead
 from vinets.heads.polynomial_layer import MonomialLayer, PolynomialLayer
 from vinets.heads.vanishing import BaselineOptions, GlobalPolynomials
 from vinets.latent.collect import Latents

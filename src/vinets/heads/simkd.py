@@ -20,7 +20,7 @@ from vinets.heads.products import ProductsHead, ProductsOptions
 from vinets.heads.vanishing import SizeOptions
 from vinets.latent.collect import Latents
 from vinets.latent.reader import classifier_of, sees_negative
-from vinets.models.facts import example_inputs
+from vinets.models.origin import example_inputs
 
 SIDE = 4  # rows and columns of the map that the projector sees
 

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from vinets.algebra.shared import SharedPolynomials, count_monomials, term_moments
+from vinets.algebra.common_terms import SharedPolynomials, count_monomials, term_moments
 from vinets.core.checks import one_of
 from vinets.core.device import Clock
 from vinets.core.options import choice, count, flag, option, optional, share, whole
@@ -29,7 +29,7 @@ from vinets.heads.base import Head, HeadOptions, LastLayer, build_like, plain_fa
 from vinets.heads.block_layer import BlockPolynomialLayer
 from vinets.heads.facts import Pictures, class_means, measure_vanishing
 from vinets.heads.pieces import HeadMaps, LinearMap, LinearPath
-from vinets.heads.polynomial import PolynomialHead
+from vinets.heads.polynomial_head import PolynomialHead
 from vinets.heads.polynomial_layer import MonomialLayer, PolynomialLayer
 from vinets.latent.collect import Latents
 from vinets.latent.pca import Projection, fit_pca

@@ -20,12 +20,12 @@ from vinets.core.device import Inputs, call, device_of, each, evaluating
 from vinets.core.options import flat
 from vinets.core.progress import Progress, progress_of
 from vinets.core.settings import LatentOptions
+from vinets.data.conversion import as_source
 from vinets.data.digest import examples_digest
 from vinets.data.source import Batches, Source, choose_per_class
-from vinets.data.sources import as_source
 from vinets.latent.cut import resolve_cut, truncate
 from vinets.latent.reader import LatentReader, channels_come_last
-from vinets.models.facts import Record, input_fields, trained_on
+from vinets.models.origin import Record, input_fields, trained_on
 from vinets.models.records import source_of
 
 T = TypeVar("T")

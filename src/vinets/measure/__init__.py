@@ -1,7 +1,7 @@
 """The accuracy, size and speed of a network, and the dimension of its latents."""
 
 from vinets.measure.accuracy import Evaluation, evaluate
-from vinets.measure.compare import Measurement, Measurements, bench, compare
+from vinets.measure.bench import Measurement, Measurements, bench, compare
 from vinets.measure.cost import (
     Sizes,
     flops,

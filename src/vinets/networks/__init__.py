@@ -1,6 +1,6 @@
 """A backbone and a head as one network, in memory, on disk and by name."""
 
-from vinets.models.facts import Record
+from vinets.models.origin import Record
 from vinets.networks.network import CutNetwork, VINet
 
 __all__ = ["CutNetwork", "Record", "VINet"]

@@ -14,8 +14,8 @@ from vinets.core.options import gather
 from vinets.core.plain import changes, nearest
 from vinets.core.progress import Notes, Progress, progress_of
 from vinets.core.settings import LatentOptions
+from vinets.data.conversion import as_source
 from vinets.data.source import choose_per_class
-from vinets.data.sources import as_source
 from vinets.heads import HEADS, BuildFacts, HeadOptions
 from vinets.heads.class_distances import choose_space, fit_distances, spaces, try_spaces
 from vinets.latent.collect import Latents, collect

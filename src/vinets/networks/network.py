@@ -19,7 +19,7 @@ from vinets.heads import BuildFacts, DistanceHead, Head, PolynomialHead
 from vinets.heads.class_distances import ClassDistances
 from vinets.latent.collect import Latents
 from vinets.latent.reader import LatentReader
-from vinets.models.facts import Record, example_inputs, remember_training, trained_on
+from vinets.models.origin import Record, example_inputs, remember_training, trained_on
 from vinets.models.weights import load_weights
 
 # The layers that are counted where the last ones are tuned; a norm goes with the one before it.
@@ -139,7 +139,7 @@ class CutNetwork(nn.Module):
 
     def save_pretrained(self, directory: str | Path) -> None:
         """Write ``config.json`` and ``model.safetensors`` into ``directory``."""
-        from vinets.networks.files import save_network
+        from vinets.networks.storage import save_network
 
         save_network(self, directory)
 
@@ -157,7 +157,7 @@ class CutNetwork(nn.Module):
         >>> net.head.label, net(torch.zeros(2, 1, 8, 8)).shape
         ('product head', torch.Size([2, 10]))
         """
-        from vinets.networks.files import load_network
+        from vinets.networks.storage import load_network
 
         network = load_network(directory, backbone)
         if not isinstance(network, cls):

@@ -18,12 +18,12 @@ from vinets.core.plain import nearest
 from vinets.core.settings import RECIPES
 from vinets.data import Preprocessing
 from vinets.models import channel_options, create_model, libraries, spec_of, use_file
-from vinets.models.facts import Record, example_inputs, remember_training, trained_on
 from vinets.models.libraries.base import UnnamedFile
+from vinets.models.origin import Record, example_inputs, remember_training, trained_on
 from vinets.models.records import check_options
-from vinets.networks.files import CONFIG, DESCRIPTION, read_uncut
-from vinets.networks.formats import open_exported, suffixes
 from vinets.networks.network import CutNetwork, load_trained
+from vinets.networks.runtimes import open_exported, suffixes
+from vinets.networks.storage import CONFIG, DESCRIPTION, read_uncut
 
 
 @dataclass(frozen=True, eq=False)

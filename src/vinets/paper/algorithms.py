@@ -9,7 +9,7 @@ from typing import Any
 from vinets.heads.vanishing import MAX_POLYNOMIALS
 from vinets.measure.level import Difference
 from vinets.models.networks import SIZES
-from vinets.paper.accuracy import accuracy_figure
+from vinets.paper.comparisons import accuracy_figure
 from vinets.paper.plan import (
     Experiment,
     Findings,

@@ -32,7 +32,7 @@ from vinets.paper.plan import (
     judge,
     level,
 )
-from vinets.report.formats import number
+from vinets.report.numbers import number
 from vinets.report.values import Column, Row, Table
 
 COUNTS = ("monomials", "polynomials")

@@ -18,7 +18,7 @@ from vinets.core.files import read_json
 from vinets.core.plain import from_plain
 from vinets.ideals.plot import plot_generators
 from vinets.report import values as blocks
-from vinets.report.formats import number
+from vinets.report.numbers import number
 from vinets.report.values import Block, Column, ExperimentResult, Page, Section, Table
 
 LEAD = (

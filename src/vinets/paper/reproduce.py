@@ -24,7 +24,7 @@ from vinets.core.settings import RECIPES
 from vinets.data import load_data
 from vinets.measure import machine
 from vinets.measure.dimension import require_estimator
-from vinets.networks.files import DESCRIPTION, WEIGHTS
+from vinets.networks.storage import DESCRIPTION, WEIGHTS
 from vinets.paper.backbones import BACKBONES, PAPER, Backbone
 from vinets.paper.plan import EXPERIMENTS, QUICK, Experiment, Plan, fields_of
 from vinets.report.figures import can_draw, save_figure

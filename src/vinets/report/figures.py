@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vinets.core.files import written_aside
-from vinets.report.formats import number
+from vinets.report.numbers import number
 from vinets.report.values import Axis, Column, Drawing, Figure, Series, Table
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, get_args
 
 from vinets.report.figures import can_draw, figure_data, svg
-from vinets.report.formats import cell, difference, paper_cell
+from vinets.report.numbers import cell, difference, paper_cell
 from vinets.report.values import Block, Column, Drawing, Figure, Page, Row
 
 # Jinja is imported when a page is written, because most commands only print a table.

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from vinets.report import values as blocks
-from vinets.report.formats import both
+from vinets.report.numbers import both
 from vinets.report.values import Block, Drawing, Figure, Page, Table
 
 # rich is imported when something is printed, because tables are also made on machines that lack it.

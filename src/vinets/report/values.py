@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from vinets.report.formats import number
+from vinets.report.numbers import number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -35,7 +35,7 @@ class Column:
 
     ``name`` is the key of its values in every row, ``label`` its heading (the name if empty),
     ``short`` a shorter one for terminals. ``format`` is that of its numbers, see
-    :func:`vinets.report.formats.number`, or None for text, and ``std`` the key of their standard
+    :func:`vinets.report.numbers.number`, or None for text, and ``std`` the key of their standard
     deviations. ``better`` says which values are good ones, where that can be said: "higher",
     "lower" or "yes"; ``difference``, whether our value less the paper's means something.
     """

@@ -20,7 +20,7 @@ from vinets.latent.cut import resolve_cut, say_left_out
 from vinets.measure import machine
 from vinets.measure.level import over_images
 from vinets.networks.build import rival_options
-from vinets.report.formats import number
+from vinets.report.numbers import number
 from vinets.report.values import Column, Row, Table, Value
 from vinets.runs.run import run_trials
 from vinets.runs.setup import Setup

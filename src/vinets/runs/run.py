@@ -28,7 +28,7 @@ from vinets.runs.setup import Cut, Setup, SetupFiles, views_of
 from vinets.runs.store import Store, TrialRecord
 from vinets.runs.tasks import TASKS
 from vinets.runs.trial import Trial
-from vinets.training.loop import DivergedError
+from vinets.training.epochs import DivergedError
 
 try:
     import cloudpickle

@@ -18,8 +18,8 @@ from vinets.data import DataSplit
 from vinets.heads.base import seeded
 from vinets.latent.collect import record_of
 from vinets.measure import evaluate, machine
-from vinets.networks.files import write_uncut
 from vinets.networks.open import channel_count, check_inputs, is_saved, make_network
+from vinets.networks.storage import write_uncut
 from vinets.runs.setup import Setup
 from vinets.runs.store import Store
 from vinets.runs.tasks import CHECKPOINTS

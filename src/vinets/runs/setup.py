@@ -19,16 +19,16 @@ from vinets.core.progress import Notes, Progress, progress_of
 from vinets.core.settings import SampleOptions, TrainingOptions
 from vinets.core.tensors import digest, fingerprint
 from vinets.data import DataSplit, ImageSource, Source, load_data
+from vinets.data.conversion import draw_from
 from vinets.data.digest import examples_digest, identify
 from vinets.data.source import choose_per_class, require_split
-from vinets.data.sources import draw_from
 from vinets.heads import HEADS, BuildFacts
 from vinets.latent.collect import Latents, collect
 from vinets.latent.cut import all_convolutions, all_layers, paper_convolutions, share_removed
 from vinets.measure.accuracy import evaluate
 from vinets.measure.doubt import MisreadWarning, doubt_accuracy
-from vinets.models.facts import input_fields, trained_on
 from vinets.models.libraries.file import code_of
+from vinets.models.origin import input_fields, trained_on
 from vinets.networks.network import CutNetwork, load_trained, put_behind, refuse_seen
 from vinets.networks.open import channel_count, make_network
 from vinets.runs.trial import Trial

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from vinets.algebra.shared import count_monomials
+from vinets.algebra.common_terms import count_monomials
 from vinets.core.device import call, evaluating
 from vinets.core.plain import as_plain
 from vinets.core.progress import Notes
@@ -39,9 +39,9 @@ from vinets.runs.trial import (
 from vinets.theory import study
 from vinets.training import History, Lessons, fine_tune
 from vinets.training.checkpoint import Epoch
-from vinets.training.classifier import solve_classifier
+from vinets.training.epochs import fit
 from vinets.training.feed import ViewFeed
-from vinets.training.loop import fit
+from vinets.training.last_layer import solve_classifier
 from vinets.training.tune import criterion_of
 
 RATIOS = (0.0, 0.5, 0.8, 0.9, 0.95, 0.99)

@@ -13,7 +13,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from vinets.heads.class_distances import (
-    Space,
+    ClassSpace,
     calibrate,
     choose_space,
     fit_distances,
@@ -28,7 +28,7 @@ class ChristoffelClassifier(ClassifierMixin, BaseEstimator):
 
     Parameters
     ----------
-    space : Space or None, default=None
+    space : ClassSpace or None, default=None
         Monomials and regularisation; None chooses among
         ``vinets.heads.class_distances.spaces()`` by cross-validated likelihood.
     folds : int, default=3
@@ -40,7 +40,7 @@ class ChristoffelClassifier(ClassifierMixin, BaseEstimator):
     ----------
     classes_ : ndarray of shape (K,)
         The labels.
-    space_ : Space
+    space_ : ClassSpace
         The one in use.
     distances_ : ClassDistances
         The module that computes them.
@@ -55,7 +55,7 @@ class ChristoffelClassifier(ClassifierMixin, BaseEstimator):
     True
     """
 
-    def __init__(self, space: Space | None = None, *, folds: int = 3, seed: int = 0) -> None:
+    def __init__(self, space: ClassSpace | None = None, *, folds: int = 3, seed: int = 0) -> None:
         self.space = space
         self.folds = folds
         self.seed = seed

@@ -30,7 +30,7 @@ from vinets.data.source import choose_per_class
 from vinets.data.synthetic import noise, textures
 from vinets.heads.class_distances import (
     ClassDistances,
-    Space,
+    ClassSpace,
     choose_space,
     fit_distances,
     spaces,
@@ -44,7 +44,7 @@ from vinets.scores.scores import SCORES, Activations, energy_of, labels_of, rate
 IMAGES_BY_RULE = {"noise": noise, "textures": textures}
 CHOSEN_LAYERS = 5  # layers whose distances are taken together, unless a user names others
 BATCH_SIZE = 256
-WHOLE_SPACE = Space(512)  # the monomials in which all training examples are one class
+WHOLE_SPACE = ClassSpace(512)  # the monomials in which all training examples are one class
 MIN_DEVIATION = 1e-12  # stands for the deviation of a value that is the same for all examples
 BEYOND_LIMITS = 0.01  # share of examples of the classes that are beyond a limit, over all layers
 NEXT_CLASSES = 9  # classes behind the nearest one that a margin averages over
@@ -91,7 +91,7 @@ class LayerScore:
 
 @torch.no_grad()
 def fit_layer_score(
-    train: Activations, held: Activations, candidates: Sequence[Space] | None = None
+    train: Activations, held: Activations, candidates: Sequence[ClassSpace] | None = None
 ) -> LayerScore:
     """Fit distances at every layer to training examples.
 

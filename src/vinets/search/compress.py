@@ -21,15 +21,15 @@ from vinets.core.options import gather
 from vinets.core.plain import as_plain
 from vinets.core.progress import Progress
 from vinets.core.settings import SearchOptions, SpeedOptions
+from vinets.data.conversion import limit_source, split_source
 from vinets.data.source import DataSplit, Source, require_split
-from vinets.data.sources import limit_source, split_source
 from vinets.export import EXPORT_FORMATS, ExportedNetwork, export_network, open_exported
 from vinets.measure import evaluate, machine
 from vinets.measure.level import over_images
 from vinets.networks.network import CutNetwork, refuse_seen
 from vinets.report import html
 from vinets.runs.setup import Setup, wrong_answers
-from vinets.search.cost import (
+from vinets.search.budget import (
     LONG_WINDOWS,
     WINDOWS,
     Budget,

@@ -28,7 +28,7 @@ from vinets.report.values import (
     Value,
     facts_table,
 )
-from vinets.search.cost import LIMITS
+from vinets.search.budget import LIMITS
 from vinets.search.result import Attempt, SearchPlan, SearchResult, frontier, sentences
 
 T = TypeVar("T")

@@ -11,7 +11,7 @@ from torch import nn
 from vinets.core.checks import counted, format_bytes
 from vinets.heads import ProductsHead
 from vinets.measure.level import over_images, over_seeds
-from vinets.search.cost import LIMITS, Budget, Cost
+from vinets.search.budget import LIMITS, Budget, Cost
 from vinets.search.space import Candidate
 
 if TYPE_CHECKING:

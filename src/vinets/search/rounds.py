@@ -19,10 +19,10 @@ from vinets.networks.network import CutNetwork
 from vinets.runs.run import run_trials
 from vinets.runs.setup import Setup
 from vinets.runs.store import Store
-from vinets.search.cost import Budget, CostTable, expect
+from vinets.search.budget import Budget, CostTable, expect
 from vinets.search.result import Attempt, SearchPlan, layers_of
 from vinets.search.space import Candidate, Space
-from vinets.training.loop import DivergedError
+from vinets.training.epochs import DivergedError
 
 ROUNDS = (1 / 18, 1 / 6)  # shares of the epochs, before the last round
 KEPT = 1 / 3  # share of a round that goes on to the next

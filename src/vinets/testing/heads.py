@@ -23,7 +23,7 @@ from vinets.heads import HEADS, Head, HeadOptions
 from vinets.latent.collect import Latents, collect
 from vinets.latent.cut import truncate
 from vinets.latent.reader import LatentReader
-from vinets.models.facts import Record, input_fields
+from vinets.models.origin import Record, input_fields
 from vinets.networks.network import CutNetwork, VINet, network_of, put_behind
 from vinets.theory.complexity import head_norms
 from vinets.training import fine_tune

@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from torch import Tensor
 
-from vinets.algebra.shared import SharedPolynomials
+from vinets.algebra.common_terms import SharedPolynomials
 from vinets.algebra.terms import TermSet
 from vinets.core.checks import parameter_error, point_shape
 from vinets.core.options import check_value, whole

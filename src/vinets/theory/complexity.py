@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from vinets.core.device import call, device_of, evaluating
 from vinets.heads import Head, LinearMap
 from vinets.latent.reader import first_tensor
-from vinets.models.facts import example_inputs
+from vinets.models.origin import example_inputs
 from vinets.networks.network import CutNetwork
 from vinets.theory.bounds import (
     PolynomialBounds,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from vinets.report.figures import COLORS
-from vinets.report.formats import number
+from vinets.report.numbers import number
 from vinets.report.values import (
     Axis,
     Beside,

@@ -19,9 +19,9 @@ from vinets.core.plain import as_plain
 from vinets.core.progress import Progress, progress_of
 from vinets.core.settings import TrainingOptions
 from vinets.core.tensors import digest, read_file, write_file
+from vinets.data.conversion import as_source, split_source
 from vinets.data.digest import content
 from vinets.data.source import Source
-from vinets.data.sources import as_source, split_source
 from vinets.latent.reader import Penultimate
 from vinets.networks.network import CutNetwork
 

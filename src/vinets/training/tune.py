@@ -21,7 +21,7 @@ from vinets.core.tensors import digest
 from vinets.heads import Head, ProductsHead
 from vinets.networks.network import CutNetwork, remember_examples
 from vinets.training.checkpoint import History
-from vinets.training.classifier import solve_classifier
+from vinets.training.epochs import Criterion, Group, distilled, fit
 from vinets.training.feed import (
     LATENT_BATCH,
     Feed,
@@ -31,7 +31,7 @@ from vinets.training.feed import (
     ViewFeed,
     cache_latents,
 )
-from vinets.training.loop import Criterion, Group, distilled, fit
+from vinets.training.last_layer import solve_classifier
 
 MAX_VIEWS = 4 << 30  # bytes of cached latents that leave room for variables made of them
 
@@ -65,7 +65,7 @@ def fine_tune(
     **options
         Fields of the recipe, such as ``epochs=5``, ``views=3`` or ``trained="backbone"``. With
         ``trained="classifier"`` polynomials stay as they were built: only the linear layer is
-        trained, see :mod:`vinets.training.classifier`, with the ``weight_decay`` of the recipe.
+        trained, see :mod:`vinets.training.last_layer`, with the ``weight_decay`` of the recipe.
     teacher : Module, Lessons or None, default=None
         The uncut network, to learn from its logits, by ``distill=0.7`` if that is not given. As
         :class:`Lessons`, it is asked once for several networks that are trained on the same steps.

@@ -24,9 +24,9 @@ from torch import Tensor, nn
 
 from vinets.core.checks import parameter_error, reason_of
 from vinets.core.files import open_regular, read_bytes
-from vinets.models.facts import MAX_INPUT_VALUES
 from vinets.models.libraries.base import Library, Options, UnnamedFile, import_optional
 from vinets.models.libraries.torchvision import import_torchvision
+from vinets.models.origin import MAX_INPUT_VALUES
 
 MAX_FILE_BYTES = 1 << 31  # the format allows no more
 MAX_DIFFERENCE = 1e-4  # between outputs and those of onnxruntime, relative to the largest

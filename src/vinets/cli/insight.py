@@ -49,11 +49,11 @@ def theory(
 
     from vinets.core.files import write_json, write_text
     from vinets.core.plain import as_plain
-    from vinets.data.sources import draw_from
+    from vinets.data.conversion import draw_from
     from vinets.measure import machine
     from vinets.networks.open import NamedNetwork, check_inputs, open_cut, require_weights
     from vinets.report import html, print_page
-    from vinets.runs.open import open_uncut
+    from vinets.runs.on_data import open_uncut
     from vinets.theory import study
     from vinets.theory.page import theory_page
 
@@ -194,7 +194,7 @@ def explain(
     from vinets.explanations.page import explain_page
     from vinets.networks import CutNetwork
     from vinets.report import html, print_page
-    from vinets.runs.open import open_with_data
+    from vinets.runs.on_data import open_with_data
 
     device = common.start()
     if out is not None and out.is_dir():

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from vinets.core.settings import TrainingOptions
 from vinets.training import fine_tune, train_classifier
-from vinets.training.loop import fit
+from vinets.training.epochs import fit
 
 GENERATOR = torch.Generator().manual_seed(0)
 INPUTS = torch.randn(64, 5, generator=GENERATOR)

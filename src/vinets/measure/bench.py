@@ -14,8 +14,8 @@ from vinets.core.device import each, resolve_device
 from vinets.core.options import flat
 from vinets.core.plain import as_plain
 from vinets.core.settings import FormatOptions, WindowOptions
+from vinets.data.conversion import as_source
 from vinets.data.source import DataSplit
-from vinets.data.sources import as_source
 from vinets.export import ExportedNetwork
 from vinets.measure.accuracy import evaluate, examples_of
 from vinets.measure.cost import Sizes, flops, sizes, stored_bytes

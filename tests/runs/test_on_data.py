@@ -8,7 +8,7 @@ import torch
 from vinets.data import digits
 from vinets.models import digits_cnn
 from vinets.networks.open import NamedNetwork
-from vinets.runs.open import predict_images
+from vinets.runs.on_data import predict_images
 
 TEST = digits().test
 

@@ -18,8 +18,8 @@ from vinets.data import digits
 from vinets.latent.collect import record_of
 from vinets.models import digits_cnn, save_weights
 from vinets.networks import VINet
-from vinets.networks.files import read_uncut, write_uncut
-from vinets.networks.formats import WholeNetwork
+from vinets.networks.runtimes import WholeNetwork
+from vinets.networks.storage import read_uncut, write_uncut
 from vinets.training import fine_tune
 
 DIGITS = digits()

@@ -17,8 +17,8 @@ from vinets.core.plain import from_plain
 from vinets.core.registry import Registry
 from vinets.core.tensors import facts_of
 from vinets.data.images import Preprocessing
-from vinets.models.facts import Record
 from vinets.models.libraries.base import import_optional
+from vinets.models.origin import Record
 from vinets.networks.network import CutNetwork
 
 Runner: TypeAlias = Callable[[tuple[Tensor, ...]], Tensor]
@@ -103,7 +103,7 @@ class ExportedNetwork(nn.Module):
         self,
         runtime: str,  # what runs it
         precision: str,  # in which numbers: float32, float16 or int8
-        inputs: Mapping[str, Any],  # shapes and dtypes, as of vinets.models.facts.input_fields
+        inputs: Mapping[str, Any],  # shapes and dtypes, as of vinets.models.origin.input_fields
         notes: Mapping[str, str],  # JSON on classes, preprocessing and data; anybody may write it
         size: int,  # bytes of the file
         start: Callable[[int], Runner],  # from a number of threads

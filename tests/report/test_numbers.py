@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from vinets.report.formats import difference, number
+from vinets.report.numbers import difference, number
 
 
 @pytest.mark.parametrize(

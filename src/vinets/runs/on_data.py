@@ -17,16 +17,9 @@ from vinets.core.progress import Progress, Silent
 from vinets.data import DataSplit, ImageSource, Inputs, load_data
 from vinets.data.classes import numbered, read_classes, relabel
 from vinets.data.formats import Size, takes_size
-from vinets.data.images import (
-    augment_by,
-    normalise_by,
-    printable,
-    read_images,
-    with_preprocessing,
-)
+from vinets.data.images import augment_by, normalise_by, printable, read_images, with_preprocessing
 from vinets.models import normalisation_of
-from vinets.models.facts import Record, input_fields, trained_on
-from vinets.networks.formats import ExportedNetwork, Network, WholeNetwork
+from vinets.models.origin import Record, input_fields, trained_on
 from vinets.networks.network import CutNetwork, refuse_seen
 from vinets.networks.open import (
     NamedNetwork,
@@ -38,6 +31,7 @@ from vinets.networks.open import (
     open_network,
     require_weights,
 )
+from vinets.networks.runtimes import ExportedNetwork, Network, WholeNetwork
 
 LABELS = "config.json"  # published networks of transformers have it next to their weights
 

@@ -13,8 +13,9 @@ from torch import nn
 from vinets.core.device import RecordingError
 from vinets.core.progress import progress_of
 from vinets.measure import flops
-from vinets.search import Candidate, cost, parse_budget
-from vinets.search.cost import (
+from vinets.search import Candidate, parse_budget
+from vinets.search import budget as budgets
+from vinets.search.budget import (
     LIMITS,
     Budget,
     Cost,
@@ -143,7 +144,7 @@ def timed_as(monkeypatch, *turns):
             for name in networks
         }
 
-    monkeypatch.setattr(cost, "in_turns", measured)
+    monkeypatch.setattr(budgets, "in_turns", measured)
     return asked
 
 
@@ -167,13 +168,13 @@ def test_what_a_network_stores_and_computes_is_counted_once(space):
 
 
 def test_latencies_are_measured_and_those_of_another_batch_anew(space, monkeypatch):
-    inner, batches = cost.measure_speed, []
+    inner, batches = budgets.measure_speed, []
 
     def measure_speed(networks, example, *, batch_sizes, **options):
         batches.append(batch_sizes)
         return inner(networks, example, batch_sizes=batch_sizes, **options)
 
-    monkeypatch.setattr(cost, "measure_speed", measure_speed)
+    monkeypatch.setattr(budgets, "measure_speed", measure_speed)
     table, counts = CostTable(), []
     for budget in ("latency=90%@cpu", "latency=90%@cpu", "latency=90%@cpu,batch=8"):
         table.measure(space, parse_budget(budget), SILENT)
@@ -206,7 +207,7 @@ def test_nothing_is_too_slow_by_one_timing(monkeypatch):
     again = {"uncut": 1.0, "slow": 0.92, "disturbed": 0.2}
     asked = timed_as(monkeypatch, first, again)
     times = passes(("quick", "slow", "disturbed"), "latency=50%@cpu")
-    assert asked == [(set(first), cost.WINDOWS), (set(again), cost.WINDOWS)]
+    assert asked == [(set(first), budgets.WINDOWS), (set(again), budgets.WINDOWS)]
     assert {name: seconds for name, (seconds, _) in times.items()} == pytest.approx(first | again)
     assert all(spread == pytest.approx(0.1 * seconds) for seconds, spread in times.values())
 
@@ -215,7 +216,7 @@ def test_what_is_close_to_a_limit_is_timed_for_longer(monkeypatch):
     first = {"uncut": 1.0, "near": 0.45, "far": 0.1}
     asked = timed_as(monkeypatch, first, {"uncut": 1.1, "near": 0.6})
     found = passes(("near", "far"), "latency=50%@cpu")
-    assert asked[1:] == [({"uncut", "near"}, cost.LONG_WINDOWS)]
+    assert asked[1:] == [({"uncut", "near"}, budgets.LONG_WINDOWS)]
     # more than half of what the uncut network took in the same turns
     assert found["near"][0] == pytest.approx(0.6 / 1.1) and found["far"][0] == 0.1
 
@@ -253,8 +254,8 @@ def test_passes_are_recorded_on_a_gpu_if_they_can_be(monkeypatch, device, record
             raise RecordingError("this network cannot be recorded")
         return {name: [SimpleNamespace(recorded=recorded)] for name in networks}
 
-    monkeypatch.setattr(cost, "measure_speed", measure_speed)
-    monkeypatch.setattr(cost, "resolve_device", lambda *_: torch.device(device))
+    monkeypatch.setattr(budgets, "measure_speed", measure_speed)
+    monkeypatch.setattr(budgets, "resolve_device", lambda *_: torch.device(device))
     found = in_turns({"uncut": None}, torch.zeros(1), 1, device, SILENT)
     assert calls == ways and found["uncut"].recorded == ways[-1]
 
@@ -294,4 +295,4 @@ def test_time_is_interpolated_between_cuts():
 def test_without_resource_the_memory_is_not_known(monkeypatch):
     """Windows has no module ``resource``."""
     monkeypatch.setitem(sys.modules, "resource", None)
-    assert runpy.run_path(cost.__file__, run_name="cost")["resource"] is None
+    assert runpy.run_path(budgets.__file__, run_name="budget")["resource"] is None

@@ -10,14 +10,14 @@ import pytest
 import sympy
 import torch
 
-from vinets.algebra.polynomials import PolynomialSet
-from vinets.algebra.shared import (
+from vinets.algebra.common_terms import (
     SharedPolynomials,
     count_monomials,
     nearest_products,
     term_moments,
     union_of_terms,
 )
+from vinets.algebra.polynomials import PolynomialSet
 from vinets.algebra.terms import TermSet
 
 

@@ -27,12 +27,12 @@ from vinets.heads import HEADS
 from vinets.heads.class_distances import ClassDistances
 from vinets.latent.cut import truncate
 from vinets.latent.reader import LatentReader
-from vinets.models.facts import Record, example_inputs, remember_training
 from vinets.models.libraries.base import UnnamedFile
+from vinets.models.origin import Record, example_inputs, remember_training
 from vinets.models.records import TensorGuard, bytes_of, rebuild, room_for, sketch
 from vinets.models.weights import check_weights, load_weights, save_weights
-from vinets.networks.formats import WholeNetwork
 from vinets.networks.network import NOTE, CutNetwork, network_of
+from vinets.networks.runtimes import WholeNetwork
 
 FORMAT, VERSION = "vinets.network", 3
 CONFIG, MODEL = "config.json", "model.safetensors"

@@ -12,8 +12,8 @@ from vinets.data import digits
 from vinets.heads import LastLayer
 from vinets.heads.facts import measure_vanishing
 from vinets.models import digits_cnn
-from vinets.training import classifier
-from vinets.training.classifier import minimise_logistic, solve_classifier
+from vinets.training import last_layer
+from vinets.training.last_layer import minimise_logistic, solve_classifier
 
 RECIPE = TrainingOptions(weight_decay=1e-3)
 
@@ -69,13 +69,13 @@ def collapsed(m: int, width: int, classes: int):
 def test_few_steps_suffice_where_classes_are_nearly_separable(monkeypatch):
     """A step that went too far would leave all answers certain, and nothing to step by."""
     x, labels = collapsed(3000, 160, 200)
-    monkeypatch.setattr(classifier, "MAX_STEPS", 12)
+    monkeypatch.setattr(last_layer, "MAX_STEPS", 12)
     weight, bias = minimise_logistic(x, labels, 200, 2e-3)
     assert_minimum(x, labels, weight, bias, 2e-3)
 
 
 def test_what_is_no_minimum_is_refused(monkeypatch):
-    monkeypatch.setattr(classifier, "MAX_STEPS", 2)
+    monkeypatch.setattr(last_layer, "MAX_STEPS", 2)
     with pytest.raises(ValueError, match="not found to a gradient of 1e-08 within 2 steps"):
         minimise_logistic(*features(200, 12), 4, 1e-3)
 
