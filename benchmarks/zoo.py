@@ -7,6 +7,7 @@ a step, folded, saved, loaded and exported to ONNX with the same answers.
 
     python -m benchmarks.zoo                    # what is missing in results/zoo.json
     python -m benchmarks.zoo --names 'timm:res*' 'hf:*' --no-onnx
+    python -m benchmarks.zoo --jobs 16 --again
 
 It needs the extras vision, hf and onnx; networks of ``PACKAGES`` need these packages of PyPI.
 """
@@ -24,6 +25,7 @@ import time
 import traceback
 import warnings
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
@@ -213,30 +215,45 @@ def _examine_apart(name: str, onnx: bool, queue: Any) -> None:
     queue.put(row | {"all_seconds": round(time.perf_counter() - begin, 1), "MiB": round(peak)})
 
 
+def _row(name: str, onnx: bool) -> dict[str, Any]:
+    """Examine a network in a process of its own, so that its peak of memory is its own, too."""
+    context = multiprocessing.get_context("spawn")
+    queue = context.Queue()
+    process = context.Process(target=_examine_apart, args=(name, onnx, queue))
+    process.start()
+    process.join()
+    died = {"name": name, "failed": f"the process ended with {process.exitcode}"}
+    return died if process.exitcode else queue.get()
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--names", nargs="*", default=["*"], help="patterns of names")
     parser.add_argument("--no-onnx", action="store_true")
     parser.add_argument("--again", action="store_true", help="also what has a result")
+    parser.add_argument("--jobs", type=int, default=1, help="networks side by side")
+    parser.add_argument("--results", type=Path, default=RESULTS / "zoo.json")
     given = parser.parse_args()
-    path = RESULTS / "zoo.json"
+    path = given.results
     rows = (
         {row["name"]: row for row in json.loads(path.read_text())["rows"]} if path.exists() else {}
     )
-    context = multiprocessing.get_context("spawn")
-    for name in NAMES:
-        wanted = any(fnmatch(name, pattern) for pattern in given.names)
-        if not wanted or (name in rows and not given.again and "failed" not in rows[name]):
-            continue
-        queue = context.Queue()
-        process = context.Process(target=_examine_apart, args=(name, not given.no_onnx, queue))
-        process.start()
-        process.join()
-        died = {"name": name, "failed": f"the process ended with {process.exitcode}"}
-        rows[name] = queue.get() if not process.exitcode else died
-        print(json.dumps({k: v for k, v in rows[name].items() if k != "names"}), flush=True)
-        record = {"command": "python -m benchmarks.zoo", **machine(), "rows": list(rows.values())}
-        path.write_text(json.dumps(record, indent=1) + "\n")
+    missing = [
+        name
+        for name in NAMES
+        if any(fnmatch(name, pattern) for pattern in given.names)
+        and (given.again or name not in rows or "failed" in rows[name])
+    ]
+    with ThreadPoolExecutor(given.jobs) as pool:
+        for future in as_completed(
+            [pool.submit(_row, name, not given.no_onnx) for name in missing]
+        ):
+            row = future.result()
+            print(json.dumps({k: v for k, v in row.items() if k != "names"}), flush=True)
+            rows[row["name"]] = row
+            listed = [rows[name] for name in NAMES if name in rows]
+            record = {"command": "python -m benchmarks.zoo", **machine(), "rows": listed}
+            path.write_text(json.dumps(record, indent=1) + "\n")
     return int(any("failed" in row for row in rows.values()))
 
 
