@@ -115,7 +115,11 @@ def test_a_norm_that_did_not_converge_is_called_so(found):
 
 @pytest.mark.parametrize(
     ("reach", "words"),
-    [(1.0, ["complex."]), (3.0, ["±3 only", "guaranteed"]), (math.inf, ["Nothing bounds"])],
+    [
+        (1.0, ["complex."]),
+        (3.0, ["[−B, B] with B = 3 only", "guaranteed"]),
+        (math.inf, ["Nothing bounds"]),
+    ],
 )
 def test_the_sentence_on_kappa_follows_the_numbers(found, reach, words):
     head = replace(found.network.head, variables_bound=reach)
@@ -148,12 +152,12 @@ def test_the_sentence_on_margins_has_its_caveat(ratio, words):
 
 def test_stars_mark_what_fits_at_the_tau_of_the_advice(found):
     path = tuple(
-        replace(row, log10_tau_max=2.0 - row.degree, log10_kappa=row.degree - 1.5)
+        replace(row, log10_tau_max=2.0 - row.degree, fits=row.degree == 1)
         for row in found.advice.path
     )
     advice = table(replace(found, advice=replace(found.advice, path=path)), "advice")
-    names = [column.name for column in advice.columns]
-    assert names == ["polynomials", "monomials", *(f"degree {d}" for d in range(1, 6))]
+    headings = [column.heading for column in advice.columns]
+    assert headings == ["polynomials N", "monomials S", *(f"d = {d}" for d in range(1, 6))]
     first, *_, last = (list(row.values.values()) for row in advice.rows)
     assert first == [1280, 512, "10*", "1", "0.1", "0.01", "0.001"]
     assert len(advice.rows) == 8 and last[:2] == [10, 16]

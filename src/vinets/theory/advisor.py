@@ -21,14 +21,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
-from itertools import product, takewhile
+from dataclasses import dataclass
+from itertools import product, starmap, takewhile
+from operator import attrgetter
 from typing import Any
 
 from vinets.core.checks import bounded_float, one_of, parameter_error
 from vinets.core.options import check_value, flat, whole
 from vinets.core.plain import as_plain
 from vinets.core.settings import AdviceOptions
+from vinets.report.numbers import number
 from vinets.theory.bounds import PolynomialSize
 from vinets.theory.norms import Complexity, LayerNorms
 
@@ -36,6 +38,7 @@ DEGREES = (1, 2, 3, 4, 5)
 POLYNOMIALS_PER_CLASS = (1, 4, 16, 32, 64, 128, 256)
 MONOMIALS = (16, 32, 64, 128, 256, 512, 1024, 2048, 8192)
 MIN_MONOMIALS = 16  # the recommendation goes no lower
+SIZE = attrgetter("polynomials", "monomials", "degree")  # what rows are ordered by
 
 
 @dataclass(frozen=True)
@@ -54,13 +57,11 @@ class Split:
             remedy = "Cut the network before its last layer."
             raise parameter_error("Split", "removed", "at least one layer", self.removed, remedy)
         # A layer of zeros makes R zero and its logarithm infinite, so that no quotient is left.
-        remedy = "A network with a layer of zeros has the complexity 0."
         for name, layers in vars(self).items():
-            for layer in layers:
-                numbers = (layer.spectral, layer.two_one, layer.lipschitz)
-                if not all(0 < number < math.inf for number in numbers):
-                    accepted = "layers with positive, finite norms and Lipschitz constants"
-                    raise parameter_error("Split", name, accepted, layer, remedy)
+            if not math.isfinite(Complexity(layers).log10_product):
+                accepted = "layers with positive, finite norms and Lipschitz constants"
+                remedy = "A network with a layer of zeros has the complexity 0."
+                raise parameter_error("Split", name, accepted, layers, remedy)
 
     @property
     def log10_removed(self) -> float:
@@ -126,10 +127,7 @@ class AdviceRow:
     monomials: int  # S
     log10_tau_max: float  # largest tau that is certified
     log10_kappa: float
-    fits: bool = field(init=False)  # certified to be no more complex than the uncut network
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "fits", self.log10_kappa <= 0)
+    fits: bool  # certified to be no more complex than the uncut network
 
 
 @dataclass(frozen=True)
@@ -143,26 +141,24 @@ class Advice:
 
     @property
     def setting(self) -> AdviceRow | None:
-        """The recommendation: the first size of the path that fits, at its largest degree."""
-        fitting = [row for row in self.path if row.fits]
-        sizes = [(row.polynomials, row.monomials) for row in fitting]
-        return fitting[sizes.count(sizes[0]) - 1] if fitting else None
+        """The recommendation: the largest size of the path that fits, at its largest degree."""
+        return max((row for row in self.path if row.fits), key=SIZE, default=None)
 
     @property
     def sentence(self) -> str:
         """The recommendation, or why there is none."""
         if self.setting is None:
-            last = min(self.path, key=lambda row: (row.polynomials, row.monomials, row.degree))
+            last = min(self.path, key=SIZE)
             removed = self.region.split.log10_removed
             return (
                 f"No head is certified at τ = {self.tau:g}, down to {last.polynomials} polynomials "
                 f"over {last.monomials} monomials of degree {last.degree}: the removed layers have "
-                f"a product of norms of 10^{removed:.2f} only, and that head needs "
+                f"∏ρ‖W‖₂ = {number(removed, '10^.2f')} only, and that head needs "
                 f"τ ≤ {power_of_ten(last.log10_tau_max)}. Cut earlier, or bound the final layer "
                 f"below λ₁ = {self.region.lambda_1:.4g}."
             )
         found, wanted = self.setting, self.path[0]
-        smaller = found.polynomials < wanted.polynomials or found.monomials < wanted.monomials
+        smaller = (found.polynomials, found.monomials) != (wanted.polynomials, wanted.monomials)
         return (
             f"Take {'at most ' if smaller else ''}{found.polynomials} polynomials over "
             f"{found.monomials} monomials of degree up to {found.degree}: "
@@ -200,9 +196,8 @@ def advise(split: Split, classes: int, *, advising: AdviceOptions) -> Advice:
       :func:`~vinets.theory.bounds.polynomial_bounds`.
     """
     check_value("advise", "classes", whole(), classes)
-    last, tau = split.removed[-1].spectral, advising.tau
-    lambdas = advising.lambda_1 or last, advising.lambda_2 or float(classes)
-    region = Region(split, *lambdas, advising.constant)
+    lambda_1, tau = advising.lambda_1 or split.removed[-1].spectral, advising.tau
+    region = Region(split, lambda_1, advising.lambda_2 or float(classes), advising.constant)
     # The wanted size and its halvings, down to one polynomial a class and 16 monomials.
     path = [(advising.per_class, advising.monomials_wanted)]
     fewest = min(MIN_MONOMIALS, advising.monomials_wanted)
@@ -210,14 +205,14 @@ def advise(split: Split, classes: int, *, advising: AdviceOptions) -> Advice:
         count, terms = path[-1]
         path.append((max(1, count // 2), max(fewest, terms // 2)))
 
-    def rows(sizes: Iterable[tuple[int, int]]) -> tuple[AdviceRow, ...]:
-        shapes = [(d, classes * count, terms) for (count, terms), d in product(sizes, DEGREES)]
-        return tuple(
-            AdviceRow(*shape, region.log10_tau_max(*shape), region.log10_kappa(*shape, tau))
-            for shape in shapes
-        )
+    def row(size: tuple[int, int], degree: int) -> AdviceRow:
+        shape = degree, classes * size[0], size[1]
+        kappa = region.log10_kappa(*shape, tau)
+        return AdviceRow(*shape, region.log10_tau_max(*shape), kappa, kappa <= 0)
 
-    return Advice(region, tau, rows(product(POLYNOMIALS_PER_CLASS, MONOMIALS)), rows(path))
+    grid = product(POLYNOMIALS_PER_CLASS, MONOMIALS)
+    rows, path_rows = (tuple(starmap(row, product(sizes, DEGREES))) for sizes in (grid, path))
+    return Advice(region, tau, rows, path_rows)
 
 
 def power_of_ten(log10: float, rounded: Callable[[float], int] = math.floor) -> str:
@@ -225,4 +220,4 @@ def power_of_ten(log10: float, rounded: Callable[[float], int] = math.floor) -> 
     if -4 <= log10 < 6:  # beyond, plain digits would not fit the columns of a table
         digit = 10.0 ** (math.floor(log10) - 2)
         return f"{rounded(10**log10 / digit) * digit:.3g}"
-    return f"10^{rounded(10 * log10) / 10:.1f}"
+    return number(rounded(10 * log10) / 10, "10^.1f")

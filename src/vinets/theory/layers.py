@@ -33,7 +33,7 @@ from vinets.latent.cut import TracedNetwork
 from vinets.theory.norms import LinearLayer
 
 NORMALISATIONS = (nn.BatchNorm1d, nn.BatchNorm2d)
-SUMS = (operator.add, operator.iadd, torch.add)
+SUMS = (operator.add, operator.iadd, torch.add, "add", "add_")
 
 # Lipschitz constants, for the Euclidean norm of one example in eval mode, by name.
 ONE = {"ReLU", "ReLU6", "Tanh", "Hardtanh", "Softplus", "Flatten", "Identity", "Dropout"}
@@ -207,9 +207,7 @@ def _shape(node: fx.Node) -> tuple[int, ...]:
 
 
 def _is_sum(node: fx.Node) -> bool:
-    if node.op == "call_method":
-        return node.target in ("add", "add_")
-    return node.op == "call_function" and node.target in SUMS
+    return node.op in ("call_function", "call_method") and node.target in SUMS
 
 
 def _lipschitz_constant(node: fx.Node, module: nn.Module | None) -> float:

@@ -20,7 +20,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import torch
+from scipy.sparse import csr_array
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -192,20 +194,20 @@ def kernel_bound(layer: LinearLayer) -> float:
 
 def linear_map(layer: LinearLayer, input_shape: tuple[int, ...]) -> Callable[[Tensor], Tensor]:
     """Return the layer without its bias, in float64, as a map of one example."""
-    if not isinstance(layer, nn.Linear | nn.Conv2d):
-        accepted = "an nn.Linear or an nn.Conv2d"
-        raise parameter_error("linear_map", "layer", accepted, type(layer).__name__)
-    weight = _weight(layer)
     if isinstance(layer, nn.Linear):
         accepted, fits = f"(..., {layer.in_features})", input_shape[-1:] == (layer.in_features,)
-    else:
+    elif isinstance(layer, nn.Conv2d):
         if (mode := layer.padding_mode) not in ("zeros", "circular"):
             raise parameter_error("linear_map", "layer", "padded with zeros or circular", mode)
         accepted = f"({layer.in_channels}, height, width)"
         fits = len(input_shape) == 3 and input_shape[0] == layer.in_channels
+    else:
+        accepted = "an nn.Linear or an nn.Conv2d"
+        raise parameter_error("linear_map", "layer", accepted, type(layer).__name__)
     if not fits:
         remedy = "Give the shape of one example, without the batch."
         raise parameter_error("linear_map", "input_shape", accepted, tuple(input_shape), remedy)
+    weight = _weight(layer)
     if isinstance(layer, nn.Linear):
         return lambda x: F.linear(x, weight)
     # As the layer does itself, but in float64 without a bias; circular padding needs a batch.
@@ -293,3 +295,24 @@ def largest_of(matrices: Tensor) -> float:
     if matrices.shape[-2] > matrices.shape[-1]:
         matrices = matrices.mH
     return math.sqrt(max(0.0, float(torch.linalg.eigvalsh(matrices @ matrices.mH).max())))
+
+
+def matrix_norms(matrix: Tensor, name: str = "W", *, lipschitz: float = 1.0) -> LayerNorms:
+    """Compute both norms of a dense matrix, or of a sparse one of few columns, in float64."""
+    weight = matrix.detach().double().cpu()
+    entries = weight.coalesce().values() if weight.is_sparse else weight
+    if weight.ndim != 2 or not entries.isfinite().all():
+        accepted, got = "a matrix of finite numbers", f"shape {tuple(weight.shape)}"
+        raise parameter_error("matrix_norms", "matrix", accepted, got, "Look for nan and inf.")
+    if not entries.any():  # the ratio of both norms is undefined
+        raise parameter_error("matrix_norms", "matrix", "a matrix that is not zero", "zeros")
+    if weight.is_sparse:
+        index = tuple(weight.coalesce().indices().numpy())
+        rows = csr_array((entries.numpy(), index), shape=tuple(weight.shape))
+        # The Gram matrix is small, and W_M holds small integers, so that it is even exact. Squaring
+        # costs the small singular values their digits, but not the largest.
+        spectral = float(np.sqrt(np.linalg.eigvalsh((rows.T @ rows).toarray())[-1]))
+        two_one = float(np.sqrt(rows.power(2).sum(axis=1)).sum())
+    else:
+        spectral, two_one = largest_of(weight[None]), float(weight.norm(dim=1).sum())
+    return LayerNorms(name, spectral, two_one, lipschitz)
