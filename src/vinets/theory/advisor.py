@@ -26,10 +26,10 @@ from itertools import product, starmap, takewhile
 from operator import attrgetter
 from typing import Any
 
-from vinets.core.checks import bounded_float, one_of, parameter_error
-from vinets.core.options import check_value, flat, whole
+from vinets.core.checks import parameter_error
+from vinets.core.options import check_value, choice, flat, real, whole
 from vinets.core.plain import as_plain
-from vinets.core.settings import AdviceOptions
+from vinets.core.settings import POSITIVE, AdviceOptions
 from vinets.report.numbers import number
 from vinets.theory.bounds import PolynomialSize
 from vinets.theory.norms import Complexity, LayerNorms
@@ -94,16 +94,13 @@ class Region:
     constant: str = "proved"  # the factor 2^(d/2) of the proof, or the 2^d that is stated
 
     def __post_init__(self) -> None:
-        if not 0 < self.lambda_1 < math.inf:
-            raise parameter_error("Region", "lambda_1", "positive and finite", self.lambda_1)
-        remedy = "No matrix has a smaller ratio of these norms."
-        bounded_float("Region", "lambda_2", self.lambda_2, 1, math.inf, remedy=remedy)
-        one_of("Region", "constant", self.constant, ("proved", "stated"))
+        check_value("Region", "lambda_1", POSITIVE, self.lambda_1)
+        check_value("Region", "lambda_2", real(1), self.lambda_2)  # no matrix has a smaller ratio
+        check_value("Region", "constant", choice("proved", "stated"), self.constant)
 
     def log10_kappa(self, degree: int, polynomials: int, monomials: int, tau: float) -> float:
         r"""Return the decimal logarithm of the bound on :math:`\kappa`."""
-        if not 0 < tau < math.inf:
-            raise parameter_error("Region", "tau", "positive and finite", tau)
+        check_value("Region", "tau", POSITIVE, tau)
         return math.log10(tau) - self.log10_tau_max(degree, polynomials, monomials)
 
     def log10_tau_max(self, degree: int, polynomials: int, monomials: int) -> float:

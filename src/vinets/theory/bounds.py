@@ -36,6 +36,7 @@ from vinets.algebra.common_terms import SharedPolynomials
 from vinets.algebra.terms import TermSet
 from vinets.core.checks import parameter_error, point_shape
 from vinets.core.options import check_value, whole
+from vinets.core.settings import POSITIVE
 from vinets.heads.polynomial_layer import MonomialLayer
 from vinets.theory.norms import Complexity, LayerNorms, matrix_norms
 
@@ -190,8 +191,7 @@ class PolynomialSize:
     def __post_init__(self) -> None:
         for name in ("degree", "monomials", "polynomials"):
             check_value("PolynomialSize", name, whole(), getattr(self, name))
-        if not 0 < self.tau < math.inf:
-            raise parameter_error("PolynomialSize", "tau", "a positive number", self.tau)
+        check_value("PolynomialSize", "tau", POSITIVE, self.tau)
 
     @property
     def lemmas(self) -> tuple[float, float, float, float]:

@@ -27,6 +27,7 @@ import torch
 from torch import Tensor, fx, nn
 from torch.fx.passes.shape_prop import ShapeProp
 from torch.nn import functional as F
+from torch.nn.modules.utils import _pair
 
 from vinets.core.checks import reason_of
 from vinets.latent.cut import TracedNetwork
@@ -256,10 +257,10 @@ def max_pool_constant(pool: nn.MaxPool2d, shape: tuple[int, ...]) -> float:
     A maximum moves by no more than the largest change in its window, so the squared change of all
     outputs is at most the squared change of the inputs, each counted once per window.
     """
+    axes = [_pair(size) for size in (pool.kernel_size, pool.stride, pool.dilation)]
     outputs = pool(torch.zeros(1, *shape)).shape[-2:]
-    windows = 1
-    for axis, size in enumerate(outputs):
-        sizes = (pool.kernel_size, pool.stride, pool.dilation)  # each one number, or one an axis
-        k, s, d = (v if isinstance(v, int) else v[axis] for v in sizes)
-        windows *= min(size, math.ceil(k * math.gcd(s, d) / s))
-    return math.sqrt(windows)
+    windows = [
+        min(size, math.ceil(k * math.gcd(s, d) / s))
+        for size, k, s, d in zip(outputs, *axes, strict=True)
+    ]
+    return math.sqrt(math.prod(windows))

@@ -22,6 +22,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any, Literal
 
 import numpy as np
@@ -29,11 +30,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from vinets.core.checks import one_of, parameter_error
+from vinets.core.checks import parameter_error
 from vinets.core.device import Inputs, call, device_of, evaluating, logits_of
-from vinets.core.options import check_value, flat, whole
+from vinets.core.options import Domain, check_value, choice, flat, real, whole
 from vinets.core.plain import as_plain
-from vinets.core.settings import AdviceOptions
+from vinets.core.settings import POSITIVE, AdviceOptions
 from vinets.latent.cut import resolve_cut, truncate
 from vinets.latent.reader import LatentReader
 from vinets.networks.network import CutNetwork
@@ -98,18 +99,19 @@ class MarginBound:
     form: Literal["theorem", "printed"] = "theorem"  # see the module's text
 
     def __post_init__(self) -> None:
-        one_of("MarginBound", "form", self.form, ("theorem", "printed"))
+        domains = {
+            "log10_R": real(-math.inf),  # that of R = 0 included
+            "input_norm": POSITIVE,
+            "width": whole(2),
+            "delta": Domain("between 0 and 1", lambda delta: 0 < delta < 1),
+            "form": choice("theorem", "printed"),
+        }
+        for name, domain in domains.items():
+            check_value("MarginBound", name, domain, getattr(self, name))
         values = np.sort(np.asarray(self.margins, dtype=np.float64), axis=None)
-        vector = np.ndim(self.margins) == 1 and len(values) > 0 and bool(np.isfinite(values).all())
-        for name, holds, accepted in (
-            ("margins", vector, "a vector of finite numbers, at least one"),
-            ("log10_R", self.log10_R < math.inf, "a number below infinity"),  # R = 0 has -inf
-            ("input_norm", 0 < self.input_norm < math.inf, "a positive finite number"),
-            ("width", self.width >= 2, "an integer of 2 or more"),
-            ("delta", 0 < self.delta < 1, "a float between 0 and 1"),
-        ):
-            if not holds:
-                raise parameter_error("MarginBound", name, accepted, getattr(self, name))
+        if np.ndim(self.margins) != 1 or not len(values) or not np.isfinite(values).all():
+            accepted = "a vector of finite numbers, at least one"
+            raise parameter_error("MarginBound", "margins", accepted, self.margins)
         values.flags.writeable = False  # np.sort has made a copy: the caller's array stays as it is
         object.__setattr__(self, "margins", values)
 
@@ -206,8 +208,7 @@ class MarginBound:
         if other.log10_R == -math.inf:
             raise ValueError("Nothing compares with a network of spectral complexity 0.")
         owner = "MarginBound.ratio_to"
-        if not 0 <= quantile <= 1:
-            raise parameter_error(owner, "quantile", "from 0 to 1", quantile)
+        check_value(owner, "quantile", real(0, 1, high_included=True), quantile)
         # The losses that a network attains at its own margins; all of them unless margins tie.
         common = np.intersect1d(self.loss(self.margins), other.loss(other.margins))
         loss = float(common[np.searchsorted(common, quantile)])
@@ -351,8 +352,8 @@ def study(
         behind = cut_complexity(network, example, seed=seed)
         truncated = behind.backbone
         # The bound on kappa replaces the head from the polynomials on; a baseline has none.
-        names = [layer.name for layer in behind.head.layers]
-        before = list(behind.head.layers[: names.index("W_M")] if "W_M" in names else ())
+        layers = behind.head.layers if behind.head.bounds else ()
+        before = list(takewhile(lambda layer: layer.name != "W_M", layers))
     with evaluating(model):
         classes = logits_of(call(model, example[:1])).shape[1]
     split = split_at(uncut, truncated, before)
