@@ -2,16 +2,16 @@ r"""Advice on heads that are certified to be no more complex than the layers tha
 
 With :math:`N` polynomials over :math:`S` monomials of degree at most :math:`d`, coefficient rows of
 :math:`\ell_1` norm at most :math:`\tau`, and a final layer with :math:`\|W_F\|_2 \le \lambda_1`
-and :math:`\|W_F^T\|_{2,1} \le \lambda_2 \|W_F\|_2`, the main theorem gives
+and :math:`\|W_F^\top\|_{2,1} \le \lambda_2 \|W_F\|_2`, the main theorem gives
 
 .. math::
-   \kappa = \frac{R_{\tilde\phi}}{R_\phi} \le
+   \kappa = \frac{R_{\text{VI-Net}}}{R_{\text{uncut}}} \le
    d \cdot 2^{d/2} d \tau \lambda_1 \sqrt{NS} \cdot \frac{\prod_B \rho\|W\|_2}{\prod_R \rho\|W\|_2}
    \Bigl(\frac{\Sigma_K + \Sigma_B + (2^d S)^{2/3} + (N \sqrt{S})^{2/3} + \lambda_2^{2/3}}
    {\Sigma_K + \Sigma_R}\Bigr)^{3/2}
 
 with the kept layers K, the removed ones R and those before the polynomials B of a :class:`Split`,
-and :math:`\Sigma` the sums of :math:`(\|W^T\|_{2,1} / \|W\|_2)^{2/3}`. The bound is linear in
+and :math:`\Sigma` the sums of :math:`(\|W^\top\|_{2,1} / \|W\|_2)^{2/3}`. The bound is linear in
 :math:`\tau`, so the region :math:`\kappa \le 1` is :math:`\tau \le \tau_{\max}(d, N, S)`, in
 closed form. Below 1 it certifies no head, which does not say that its complexity is larger: the
 bound may be far from attained. The norms of a trained VI-Net give kappa itself.
@@ -185,8 +185,8 @@ def advise(split: Split, classes: int, *, advising: AdviceOptions) -> Advice:
 
     * ``lambda_1``, a bound on the norm of the final layer, which training is to keep. None for the
       norm of the uncut network's own last layer;
-    * ``lambda_2``, a bound on :math:`\|W_F^T\|_{2,1} / \|W_F\|_2`. None for the number of classes,
-      which always holds: no row is longer than the spectral norm;
+    * ``lambda_2``, a bound on :math:`\|W_F^\top\|_{2,1} / \|W_F\|_2`. None for the number of
+      classes, which always holds: no row is longer than the spectral norm;
     * ``tau``, the :math:`\ell_1` norm that coefficient rows are to keep to. 10 holds every row of
       unit length with up to 100 coefficients, and OAVI takes any tau from 2. Rows that are
       fine-tuned keep to nothing by themselves: check them with

@@ -11,8 +11,8 @@ coefficients. With :math:`N` polynomials over :math:`S` monomials of degree at m
 coefficient rows of :math:`\ell_1` norm at most :math:`\tau`,
 
 .. math::
-   \|W_M\|_2 \le 2^{d/2} d \sqrt{S}, \quad \|W_M^T\|_{2,1} \le 2^d S \|W_M\|_2, \quad
-   \|W_C\|_2 \le \sqrt{N} \tau, \quad \|W_C^T\|_{2,1} \le N \sqrt{S} \|W_C\|_2
+   \|W_M\|_2 \le 2^{d/2} d \sqrt{S}, \quad \|W_M^\top\|_{2,1} \le 2^d S \|W_M\|_2, \quad
+   \|W_C\|_2 \le \sqrt{N} \tau, \quad \|W_C^\top\|_{2,1} \le N \sqrt{S} \|W_C\|_2
 
 Differs from the paper in what it prints wrongly, as docs/theory.md explains: every subset counts
 once in :math:`\alpha^d`, :math:`\lambda_2` bounds the transposed norm of :math:`W_F`, and the
@@ -168,7 +168,7 @@ def encode_polynomials(polynomials: Polynomials) -> InExEncoding:
 def kappa(
     kept: Sequence[LayerNorms], removed: Sequence[LayerNorms], added: Sequence[LayerNorms]
 ) -> float:
-    r"""Compute the factor :math:`\kappa = R_{\tilde\phi} / R_\phi` of the main theorem.
+    r"""Compute :math:`\kappa = R_{\text{VI-Net}} / R_{\text{uncut}}` of the main theorem.
 
     Both networks have the layers ``kept``, the uncut one ``removed`` behind them, and the VI-Net
     ``added``: :attr:`PolynomialBounds.layers`, and a projection before the polynomials.

@@ -6,11 +6,11 @@ The spectral complexity of a network with layers :math:`\sigma_i \circ W_i`, whe
 .. math::
 
     R = \Bigl(\prod_i \rho_i \|W_i\|_2\Bigr)
-        \Bigl(\sum_i \bigl(\|W_i^T\|_{2,1} / \|W_i\|_2\bigr)^{2/3}\Bigr)^{3/2}
+        \Bigl(\sum_i \bigl(\|W_i^\top\|_{2,1} / \|W_i\|_2\bigr)^{2/3}\Bigr)^{3/2}
 
-with the spectral norm :math:`\|W\|_2`, the largest singular value, and :math:`\|W^T\|_{2,1}`, the
-sum of the Euclidean norms of the rows of :math:`W`. A convolution is never written out as a matrix:
-it is applied, and its transpose is applied. Biases play no part in the definition.
+with the spectral norm :math:`\|W\|_2`, the largest singular value, and :math:`\|W^\top\|_{2,1}`,
+the sum of the Euclidean norms of the rows of :math:`W`. A convolution is never written out as a
+matrix: it and its transpose are applied. Biases play no part in the definition.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ def spectral_norm(
 
 
 def two_one_norm(layer: LinearLayer, input_shape: tuple[int, ...]) -> float:
-    r"""Compute :math:`\|W^T\|_{2,1}`, the sum of :func:`row_norms`, exact up to rounding."""
+    r"""Compute :math:`\|W^\top\|_{2,1}`, the sum of :func:`row_norms`, exact up to rounding."""
     return float(row_norms(layer, input_shape).sum())
 
 
@@ -221,11 +221,11 @@ def largest_singular_value(
     seed: int = 0,
     device: torch.device | str = "cpu",
 ) -> SpectralNorm:
-    r"""Find the largest singular value of a linear map A, by Lanczos steps on :math:`A^T A`.
+    r"""Find the largest singular value of a linear map A, by Lanczos steps on :math:`A^\top A`.
 
     Steps end when, after 60 at least, the largest Ritz pair :math:`(\theta, v)` has
-    :math:`\|A^T A v - \theta v\| \le \mathrm{tolerance} \cdot \theta`. The upper bound is that of
-    Kuczyński and Woźniakowski (1992, theorem 4.2): after k steps from a random start in n
+    :math:`\|A^\top A v - \theta v\| \le \mathrm{tolerance} \cdot \theta`. The upper bound is that
+    of Kuczyński and Woźniakowski (1992, theorem 4.2): after k steps from a random start in n
     dimensions, :math:`\theta < (1 - \varepsilon) \|A\|_2^2` with a probability of at most
     :math:`1.648 \sqrt n \exp(-\sqrt\varepsilon (2k - 1))`.
     """
