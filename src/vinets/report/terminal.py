@@ -106,15 +106,12 @@ def _grid(table: Table, tight: bool) -> Grid:
         room = max([1 if tight else 8, *(len(both(column, row)) for row in table.rows)])
         name = (tight and column.short) or column.heading
         lines = textwrap.wrap(name, room, break_long_words=False)
-        heading = "\n".join(lines)
         if column.format is None:
-            least = min(12, max(map(len, lines)))
-            grid.add_column(
-                Align.left(heading, vertical="bottom"), overflow="fold", min_width=least
-            )
+            heading = Align.left("\n".join(lines), vertical="bottom")
+            grid.add_column(heading, overflow="fold", min_width=min(12, max(map(len, lines))))
         else:
-            right = Align.right(heading, vertical="bottom")
-            grid.add_column(right, justify="right", no_wrap=True)
+            heading = Align.right("\n".join(lines), vertical="bottom")
+            grid.add_column(heading, justify="right", no_wrap=True)
     for section, rows in table.parts():
         if section is not None:
             grid.add_row(section, style="bold")
