@@ -51,8 +51,12 @@ def table(found: Study, name: str) -> Table:
     return next(block for block in blocks if isinstance(block, Table) and block.id == name)
 
 
-def test_page_and_terminal_show_layers_bounds_advice_and_margins(found, capsys):
-    text = html(page(found))
+@pytest.fixture(scope="module")
+def text(found) -> str:
+    return html(page(found))
+
+
+def test_page_and_terminal_show_layers_bounds_advice_and_margins(found, text, capsys):
     rows = ReadPage(text).rows
     print_page(page(found), "Figures are elsewhere.")
     printed = capsys.readouterr().out
@@ -72,8 +76,7 @@ def test_page_and_terminal_show_layers_bounds_advice_and_margins(found, capsys):
 
 
 @pytest.mark.skipif(not can_draw(), reason="needs matplotlib")
-def test_every_picture_says_what_it_shows_and_the_page_loads_nothing(found):
-    text = html(page(found))
+def test_every_picture_says_what_it_shows_and_the_page_loads_nothing(text):
     labels = re.findall(r'<svg role="img" aria-label="([^"]+)"', text)
     assert len(labels) == len(set(labels)) == 2 + 5  # layers, margins and a map for every degree
     assert loads_nothing(text.replace("data:image/png", ""))
@@ -164,9 +167,9 @@ def test_stars_mark_what_fits_at_the_tau_of_the_advice(found):
 
 
 @pytest.mark.pages
-def test_the_page_suits_every_screen(found, tmp_path):
+def test_the_page_suits_every_screen(text, tmp_path):
     path = tmp_path / "theory.html"
-    path.write_text(html(page(found)), encoding="utf-8")
+    path.write_text(text, encoding="utf-8")
     assert faults(path) == []
 
 

@@ -150,17 +150,13 @@ def spectral_norm(
     return replace(norm, upper=max(norm.value, min(norm.upper, frobenius)))
 
 
-def two_one_norm(layer: LinearLayer, input_shape: tuple[int, ...]) -> float:
-    r"""Compute :math:`\|W^\top\|_{2,1}`, the sum of :func:`row_norms`, exact up to rounding."""
-    return float(row_norms(layer, input_shape).sum())
-
-
 def row_norms(layer: LinearLayer, input_shape: tuple[int, ...]) -> Tensor:
-    """Compute the Euclidean norm of every row of the operator, in the shape of its output.
+    r"""Compute the Euclidean norm of every row of the operator, in the shape of its output.
 
-    A row of a zero-padded convolution holds the kernel entries that fall inside the image, so its
-    squared norm is the convolution of an image of ones with the squared kernel. With circular
-    padding a row holds the whole kernel, and entries that meet after a turn add up first.
+    They are exact up to rounding, and add up to :math:`\|W^\top\|_{2,1}`. A row of a zero-padded
+    convolution holds the kernel entries that fall inside the image, so its squared norm is the
+    convolution of an image of ones with the squared kernel. With circular padding a row holds the
+    whole kernel, and entries that meet after a turn add up first.
     """
     forward = linear_map(layer, input_shape)
     ones = torch.ones(input_shape, dtype=torch.float64, device=layer.weight.device)
