@@ -180,13 +180,19 @@ NUMBERS = torch.zeros(3, dtype=torch.long)
 
 
 @pytest.mark.parametrize(
-    ("name", "value"),
-    [("delta", 0.0), ("delta", 1.0), ("width", 1), ("input_norm", 0.0), ("form", "other")]
-    + [("log10_R", math.nan), ("log10_R", math.inf)],
+    ("name", "values"),
+    [
+        ("delta", (0.0, 1.0)),
+        ("width", (1,)),
+        ("input_norm", (0.0,)),
+        ("form", ("other",)),
+        ("log10_R", (math.nan, math.inf)),
+    ],
 )
-def test_a_bound_names_what_is_outside_its_domain(name, value):
-    with pytest.raises(ValueError, match=f"'{name}' parameter of MarginBound"):
-        bound(**{name: value})
+def test_a_bound_names_what_is_outside_its_domain(name, values):
+    for value in values:
+        with pytest.raises(ValueError, match=f"'{name}' parameter of MarginBound"):
+            bound(**{name: value})
 
 
 @pytest.mark.parametrize(

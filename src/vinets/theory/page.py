@@ -173,8 +173,8 @@ def _advice_section(advice: Advice) -> Section:
     maps: list[Block] = []
     for degree in DEGREES:
         blue = any(row.fits for row in advice.rows if row.degree == degree)
-        caption = f"Degree up to {degree}. {'Blue sizes are' if blue else 'No size is'} certified "
-        caption += f"at {tau}."
+        sizes_are = "Blue sizes are" if blue else "No size is"
+        caption = f"Degree up to d = {degree}. {sizes_are} certified at {tau}."
         if advice.setting is not None and advice.setting.degree == degree:
             caption += " The diamond is the recommended size."
         alt = f"Map of the largest certified τ over polynomials and monomials of degree {degree}."

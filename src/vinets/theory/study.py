@@ -196,9 +196,9 @@ class MarginBound:
         ``quantile`` or more that both networks attain. Then only the complexity terms differ, and
         the constant that the O(.) hides cancels. Below 1, the corollary favours this network.
         """
+        mine, theirs = len(self.margins), len(other.margins)
         # Norms of the same examples, added up in another order, may differ in the last digits.
         norms = math.isclose(self.input_norm, other.input_norm, rel_tol=1e-6)
-        mine, theirs = len(self.margins), len(other.margins)
         if mine != theirs or self.form != other.form or not norms:
             raise ValueError(
                 "Only bounds on the same examples and in the same form compare. Got "
