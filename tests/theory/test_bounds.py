@@ -25,11 +25,11 @@ from vinets.theory.bounds import (
     inex,
     inex_signs,
     kappa,
-    matrix_norms,
     polynomial_bounds,
     subsets,
     sums_matrix,
 )
+from vinets.theory.norms import matrix_norms
 from vinets.training import fine_tune
 
 ONE = TermSet.from_exponents([[1]])

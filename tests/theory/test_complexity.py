@@ -95,21 +95,20 @@ def latents():
     return collect(digits_cnn(), digits().train, "relu3", per_class=30, progress=None)
 
 
-def dense(apply, inputs: int) -> Tensor:
-    """The matrix of an affine map, column by column, without its offset."""
-    zero = apply(torch.zeros(1, inputs, dtype=torch.float64))
-    return (apply(torch.eye(inputs, dtype=torch.float64)) - zero).mT
+@pytest.fixture
+def plain_matrices(matrix_of, latents):
+    """Find every matrix of a global head without a path, from its modules as they are."""
 
+    def matrices(head: Head) -> list[Tensor]:
+        head = head.folded().double()
+        gain = torch.diag(1 / head.rescale.std.flatten())
+        weight = matrix_of(lambda x: head.projection(x[None]), (math.prod(latents.shape),))
+        front = [gain, weight] if head.order == "tanh-pca" else [gain @ weight]
+        encoded = encode_polynomials(head.polynomials)
+        final = head.linear.weight.detach()
+        return [*front, encoded.sums.to_dense(), encoded.coefficients, final]
 
-def plain_matrices(head: Head, shape: tuple[int, int]) -> list[Tensor]:
-    """Every matrix of a global head without a path, from its modules as they are."""
-    head = head.folded().double()
-    size = shape[0] * shape[1]
-    gain = torch.diag(1 / head.rescale.std.flatten())
-    weight = dense(head.projection, size)
-    front = [gain, weight] if head.order == "tanh-pca" else [gain @ weight]
-    encoded = encode_polynomials(head.polynomials)
-    return [*front, encoded.sums.to_dense(), encoded.coefficients, head.linear.weight.detach()]
+    return matrices
 
 
 def agree(head: Head, shape: tuple[int, int], matrices: list[Tensor]) -> None:
@@ -120,19 +119,18 @@ def agree(head: Head, shape: tuple[int, int], matrices: list[Tensor]) -> None:
 
 
 @pytest.mark.parametrize("variant", ["tanh-pca", "pca-tanh", "unpruned"])
-def test_norms_are_those_of_the_dense_matrices(variant, latents):
+def test_norms_are_those_of_the_dense_matrices(variant, latents, plain_matrices):
     net, _ = build(latents, progress=None, **VARIANTS[variant])
-    agree(net.head, latents.shape, plain_matrices(net.head, latents.shape))
+    agree(net.head, latents.shape, plain_matrices(net.head))
 
 
-def test_a_path_is_stacked_beside_the_polynomials(latents):
+def test_a_path_is_stacked_beside_the_polynomials(latents, plain_matrices, matrix_of):
     net, _ = build(latents, progress=None, **VARIANTS["path"])
     with torch.no_grad():
         net.head.path.out.weight.mul_(3.0)
     head = net.head.folded().double()
-    size = latents.shape[0] * latents.shape[1]
-    path = dense(lambda z: head.path(z.reshape(-1, *latents.shape)), size).detach()
-    gain, weight, sums, coefficients, final = plain_matrices(net.head, latents.shape)
+    path = matrix_of(lambda z: head.path(z[None]), latents.shape)
+    gain, weight, sums, coefficients, final = plain_matrices(net.head)
     one = torch.eye(10, dtype=torch.float64)
     stacked = [
         torch.cat([gain, path]),
@@ -142,7 +140,7 @@ def test_a_path_is_stacked_beside_the_polynomials(latents):
     agree(net.head, latents.shape, stacked)
 
 
-def test_local_matrices_act_at_every_position(latents):
+def test_local_matrices_act_at_every_position(latents, matrix_of):
     net, _ = build(latents, progress=None, **VARIANTS["local, components"])
     head = net.head.folded().double()
     positions = latents.shape[1]
@@ -152,14 +150,14 @@ def test_local_matrices_act_at_every_position(latents):
     count = len(head.linear.weight[0])
 
     def summed(y: Tensor) -> Tensor:
-        return head.linear(head.spatial(y.reshape(-1, positions, count)))
+        return head.linear(head.spatial(y[None]))
 
     matrices = [
         torch.diag((1 / head.rescale.std).expand(latents.shape).flatten()),
         torch.kron(one, torch.cat([channels, head.projection.weight.detach()])),
         torch.kron(one, encoded.sums.to_dense()),
         torch.kron(one, encoded.coefficients),
-        dense(summed, positions * count).detach(),
+        matrix_of(summed, (positions, count)),
     ]
     agree(net.head, latents.shape, matrices)
 

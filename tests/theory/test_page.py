@@ -51,8 +51,12 @@ def table(found: Study, name: str) -> Table:
     return next(block for block in blocks if isinstance(block, Table) and block.id == name)
 
 
-def test_page_and_terminal_show_layers_bounds_advice_and_margins(found, capsys):
-    text = html(page(found))
+@pytest.fixture(scope="module")
+def text(found) -> str:
+    return html(page(found))
+
+
+def test_page_and_terminal_show_layers_bounds_advice_and_margins(found, text, capsys):
     rows = ReadPage(text).rows
     print_page(page(found), "Figures are elsewhere.")
     printed = capsys.readouterr().out
@@ -72,8 +76,7 @@ def test_page_and_terminal_show_layers_bounds_advice_and_margins(found, capsys):
 
 
 @pytest.mark.skipif(not can_draw(), reason="needs matplotlib")
-def test_every_picture_says_what_it_shows_and_the_page_loads_nothing(found):
-    text = html(page(found))
+def test_every_picture_says_what_it_shows_and_the_page_loads_nothing(text):
     labels = re.findall(r'<svg role="img" aria-label="([^"]+)"', text)
     assert len(labels) == len(set(labels)) == 2 + 5  # layers, margins and a map for every degree
     assert loads_nothing(text.replace("data:image/png", ""))
@@ -115,7 +118,11 @@ def test_a_norm_that_did_not_converge_is_called_so(found):
 
 @pytest.mark.parametrize(
     ("reach", "words"),
-    [(1.0, ["complex."]), (3.0, ["±3 only", "guaranteed"]), (math.inf, ["Nothing bounds"])],
+    [
+        (1.0, ["complex."]),
+        (3.0, ["[−B, B] with B = 3 only", "guaranteed"]),
+        (math.inf, ["Nothing bounds"]),
+    ],
 )
 def test_the_sentence_on_kappa_follows_the_numbers(found, reach, words):
     head = replace(found.network.head, variables_bound=reach)
@@ -148,21 +155,21 @@ def test_the_sentence_on_margins_has_its_caveat(ratio, words):
 
 def test_stars_mark_what_fits_at_the_tau_of_the_advice(found):
     path = tuple(
-        replace(row, log10_tau_max=2.0 - row.degree, log10_kappa=row.degree - 1.5)
+        replace(row, log10_tau_max=2.0 - row.degree, fits=row.degree == 1)
         for row in found.advice.path
     )
     advice = table(replace(found, advice=replace(found.advice, path=path)), "advice")
-    names = [column.name for column in advice.columns]
-    assert names == ["polynomials", "monomials", *(f"degree {d}" for d in range(1, 6))]
+    headings = [column.heading for column in advice.columns]
+    assert headings == ["polynomials N", "monomials S", *(f"d = {d}" for d in range(1, 6))]
     first, *_, last = (list(row.values.values()) for row in advice.rows)
     assert first == [1280, 512, "10*", "1", "0.1", "0.01", "0.001"]
     assert len(advice.rows) == 8 and last[:2] == [10, 16]
 
 
 @pytest.mark.pages
-def test_the_page_suits_every_screen(found, tmp_path):
+def test_the_page_suits_every_screen(text, tmp_path):
     path = tmp_path / "theory.html"
-    path.write_text(html(page(found)), encoding="utf-8")
+    path.write_text(text, encoding="utf-8")
     assert faults(path) == []
 
 

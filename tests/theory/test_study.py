@@ -179,13 +179,20 @@ def test_margins_that_tie_are_compared_at_equal_loss():
 NUMBERS = torch.zeros(3, dtype=torch.long)
 
 
-WRONG = [("delta", 0.0), ("delta", 1.0), ("width", 1), ("input_norm", 0.0), ("form", "other")]
-
-
-@pytest.mark.parametrize(("name", "value"), [*WRONG, ("log10_R", math.nan), ("log10_R", math.inf)])
-def test_a_bound_names_what_is_outside_its_domain(name, value):
-    with pytest.raises(ValueError, match=f"'{name}' parameter of MarginBound"):
-        bound(**{name: value})
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("delta", (0.0, 1.0)),
+        ("width", (1,)),
+        ("input_norm", (0.0,)),
+        ("form", ("other",)),
+        ("log10_R", (math.nan, math.inf)),
+    ],
+)
+def test_a_bound_names_what_is_outside_its_domain(name, values):
+    for value in values:
+        with pytest.raises(ValueError, match=f"'{name}' parameter of MarginBound"):
+            bound(**{name: value})
 
 
 @pytest.mark.parametrize(

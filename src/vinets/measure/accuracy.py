@@ -50,25 +50,24 @@ class Evaluation:
     @property
     def table(self) -> Table:
         """All numbers but those of single classes, in one row."""
-        columns = [Column("examples", format=","), Column("accuracy", format=".2%")]
-        columns += [Column("top5", "top 5", ".2%")] if self.top5 is not None else []
-        columns += [Column("loss", format=".4f")]
-        columns += [Column("calibration_error", "calibration error", ".4f")]
-        columns += [Column("seconds", format=".2f")]
-        return Table("evaluation", self.caption, tuple(columns), (Row(self.to_dict()),))
+        columns = (
+            Column("examples", format=","),
+            Column("accuracy", format=".2%"),
+            *[Column("top5", "top 5", ".2%")] * (self.top5 is not None),
+            Column("loss", format=".4f"),
+            Column("calibration_error", "calibration error", ".4f"),
+            Column("seconds", format=".2f"),
+        )
+        return Table("evaluation", self.caption, columns, (Row(self.to_dict()),))
 
     @property
     def by_class(self) -> Table:
         """Examples and accuracy class by class."""
-        columns = [
-            Column("class"),
-            Column("examples", format=","),
-            Column("accuracy", format=".2%"),
-        ]
+        numbers = Column("examples", format=","), Column("accuracy", format=".2%")
         counts, right = self.confusion.sum(1).tolist(), self.per_class.tolist()
         names = self.classes or tuple(map(str, range(len(counts))))
         rows = zip(names, counts, right, strict=False)  # data may name more classes
-        return Table.from_rows("classes", "Class by class", columns, rows)
+        return Table.from_rows("classes", "Class by class", ["class", *numbers], rows)
 
     def __str__(self) -> str:
         return f"{self.table}\n\n{self.by_class}"

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from vinets.core.checks import format_bytes, parameter_error
+from vinets.core.checks import format_bytes
 from vinets.core.device import each, resolve_device
 from vinets.core.options import flat
 from vinets.core.plain import as_plain
@@ -19,7 +19,7 @@ from vinets.data.source import DataSplit
 from vinets.export import ExportedNetwork
 from vinets.measure.accuracy import evaluate, examples_of
 from vinets.measure.cost import Sizes, flops, sizes, stored_bytes
-from vinets.measure.speed import Throughput, machine, measure_speed
+from vinets.measure.speed import Throughput, machine, measure_speed, named_networks
 from vinets.report import Column, Row, Table
 
 
@@ -97,14 +97,6 @@ class Measurements(dict[str, Measurement]):
         return f"{self.speed_table}\n\n{self.size_table}"
 
 
-def _named(networks: Mapping[str, nn.Module] | nn.Module) -> Mapping[str, nn.Module]:
-    named = {"network": networks} if isinstance(networks, nn.Module) else networks
-    if not isinstance(named, Mapping):
-        accepted = "a dict from names to networks"
-        raise parameter_error("bench", "networks", accepted, type(named).__name__)
-    return named
-
-
 @flat(windows=WindowOptions, formats=FormatOptions)
 def bench(
     networks: Mapping[str, nn.Module] | nn.Module,
@@ -127,7 +119,8 @@ def bench(
     options
         Those of :func:`vinets.measure.measure_speed`.
     """
-    named, example = _named(networks), data
+    named = networks if isinstance(networks, Mapping) else {"network": networks}
+    example = data
     tensors = data.values() if isinstance(data, Mapping) else [data]
     if not all(isinstance(tensor, Tensor) for tensor in tensors):
         source = data.test if isinstance(data, DataSplit) else as_source(data)
@@ -164,8 +157,7 @@ def compare(
     the networks, are those of :func:`evaluate`; speed is measured at ``batch_size``, with the
     ``options`` of :func:`bench`.
     """
-    networks = _named(networks)
-    source = examples_of("compare", networks, data, part)
+    source = examples_of("compare", named_networks("compare", networks), data, part)
     on = resolve_device("compare", device)
     measured = bench(networks, source, batch_sizes=(batch_size,), device=on, **options)
     columns = (

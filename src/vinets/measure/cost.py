@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from math import prod
 from typing import Any
 
@@ -50,7 +51,7 @@ def sizes(network: nn.Module) -> Sizes:
     >>> sizes(nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2)))
     Sizes(total=16, parameters=12, indices=1, by_part={'network': 12})
     """
-    parameters = sum(t.numel() for t in _distinct(network.parameters()))
+    parameters = sum(t.numel() for t in _stored(network) if isinstance(t, nn.Parameter))
     offered = getattr(network, "parts", None)
     parts: Mapping[str, nn.Module | int] = {"network": parameters}
     if callable(offered) and not isinstance(offered, nn.Module):  # a child may have this name
@@ -64,14 +65,13 @@ def sizes(network: nn.Module) -> Sizes:
 
 def stored_numbers(module: nn.Module) -> int:
     """Count the entries of all parameters and floating-point buffers, a shared tensor once."""
-    tensors = _distinct([*module.parameters(), *module.buffers()])
-    return sum(t.numel() for t in tensors if t.is_floating_point() or t.is_complex())
+    stored = _stored(module)
+    return sum(t.numel() for t in stored if t.is_floating_point() or t.is_complex())
 
 
 def stored_indices(module: nn.Module) -> int:
     """Count the entries of all integer and boolean buffers, a shared tensor once."""
-    tensors = _distinct([*module.parameters(), *module.buffers()])
-    return sum(t.numel() for t in tensors if not (t.is_floating_point() or t.is_complex()))
+    return sum(t.numel() for t in _stored(module)) - stored_numbers(module)
 
 
 def stored_bytes(module: nn.Module) -> int:
@@ -82,20 +82,20 @@ def stored_bytes(module: nn.Module) -> int:
     >>> stored_bytes(nn.Linear(3, 2))
     32
     """
-    return sum(t.nbytes for t in _distinct([*module.parameters(), *module.buffers()]))
+    return sum(t.nbytes for t in _stored(module))
 
 
-def _distinct(tensors: Iterable[Tensor]) -> Iterable[Tensor]:
-    """Return tensors; those that show the same memory in the same way once."""
+def _stored(module: nn.Module) -> Iterable[Tensor]:
+    """Return parameters and buffers; those that show the same memory in the same way once."""
     distinct: dict[Any, Tensor] = {}
-    for tensor in tensors:
+    for tensor in chain(module.parameters(), module.buffers()):
         if is_lazy(tensor):
             raise ValueError(
                 "The network has parameters without a shape. Run one forward pass before counting."
             )
         # By address: views of one memory that differ in shape or strides are different tensors.
         where = tensor.untyped_storage()._cdata, tensor.storage_offset()
-        distinct[*where, tensor.shape, tensor.stride(), tensor.dtype] = tensor
+        distinct.setdefault((*where, tensor.shape, tensor.stride(), tensor.dtype), tensor)
     return distinct.values()
 
 

@@ -190,8 +190,7 @@ def _matrix(owner: str, points: ArrayOrTensor) -> Floats:
     got = type(values).__name__
     if isinstance(values, np.ndarray):
         got = f"{values.dtype} values of shape {values.shape}"
-        real = values.dtype.kind in "biuf" and values.ndim > 1
-        if real and len(values) and values[0].size > 1:
+        if values.dtype.kind in "biuf" and values.ndim > 1 and values.size > len(values):
             matrix = values.reshape(len(values), -1).astype(np.float64)
             if np.isfinite(matrix).all():
                 return matrix

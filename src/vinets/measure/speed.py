@@ -91,10 +91,7 @@ def measure_speed(
         Fields of WindowOptions and FormatOptions are keywords, such as ``repeats=3``, ``amp=True``.
     """
     owner, on = "measure_speed", resolve_device("measure_speed", device)
-    modules = networks.values() if isinstance(networks, Mapping) else ()
-    if not modules or not all(isinstance(network, nn.Module) for network in modules):
-        got = [type(network).__name__ for network in modules] or type(networks).__name__
-        raise parameter_error(owner, "networks", "a dict from names to networks", got)
+    modules = named_networks(owner, networks).values()
     if not isinstance(batch_sizes, Sequence) or isinstance(batch_sizes, str) or not batch_sizes:
         raise parameter_error(owner, "batch_sizes", "a list of positive integers", batch_sizes)
     for size in batch_sizes:
@@ -132,6 +129,15 @@ def measure_speed(
             for name, runner in zip(copies, runners, strict=True):
                 results[name].append(runner.result())
     return results
+
+
+def named_networks(owner: str, networks: Any) -> Mapping[str, nn.Module]:
+    """Return networks by name, at least one, or raise."""
+    modules = list(networks.values()) if isinstance(networks, Mapping) else []
+    if not modules or not all(isinstance(network, nn.Module) for network in modules):
+        got = [type(network).__name__ for network in modules] or type(networks).__name__
+        raise parameter_error(owner, "networks", "a dict from names to networks", got)
+    return networks
 
 
 @contextmanager

@@ -18,7 +18,7 @@ import numpy as np
 
 from vinets.core.files import written_aside
 from vinets.report.numbers import number
-from vinets.report.values import Axis, Column, Drawing, Figure, Series, Table
+from vinets.report.values import Axis, Column, Drawing, Figure, Row, Series, Table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -220,7 +220,6 @@ def figure_data(figure: Figure) -> Table:
     It has a row for every x and a column for every series, or a row for every point where the
     figure is a scatter plot, or a series has two points with the same x and label.
     """
-    names = [one.name for one in figure.series]
     # Points (x, x as text, label) with y as text, a list for every series.
     points = []
     for one in figure.series:
@@ -230,24 +229,21 @@ def figure_data(figure: Figure) -> Table:
         points.append(list(zip(xs, ys, strict=True)))
     by_x = [dict(series) for series in points]
     keys = sorted({key for series in by_x for key in series})
-    labelled = any(label for _, _, label in keys)
-    label = [Column("label", "point")] * labelled
-    x = Column("x", figure.x.label, None if figure.x.names else "")
+    columns = [Column("label", "point")] * any(label for _, _, label in keys)
+    columns.append(Column("x", figure.x.label, None if figure.x.names else ""))
     if figure.kind == "lines" and list(map(len, by_x)) == list(map(len, points)):
-        columns = [*label, x, *(Column(f"y{i}", name, "") for i, name in enumerate(names))]
-        rows = [
-            [*[key[2]] * labelled, key[1], *(series.get(key, "") for series in by_x)]
-            for key in keys
-        ]
+        columns += [Column(f"y{i}", one.name, "") for i, one in enumerate(figure.series)]
+        ys_at = {key: {f"y{i}": ys[key] for i, ys in enumerate(by_x) if key in ys} for key in keys}
+        rows = [Row({"x": key[1], "label": key[2]} | values) for key, values in ys_at.items()]
     else:
-        columns = [Column("series"), *label, x, Column("y", figure.y.label, "")]
+        columns = [Column("series"), *columns, Column("y", figure.y.label, "")]
         rows = [
-            [name, *[key[2]] * labelled, key[1], y]
-            for name, series in zip(names, points, strict=True)
-            for key, y in series
+            Row({"series": one.name, "label": label, "x": x, "y": y})
+            for one, series in zip(figure.series, points, strict=True)
+            for (_, x, label), y in series
         ]
     levels = "".join(f"; {level.name}: {_shown(level.y, figure.y)}" for level in figure.levels)
-    return Table.from_rows(figure.id, f"{figure.y.label}{levels}", columns, rows)
+    return Table(figure.id, f"{figure.y.label}{levels}", tuple(columns), tuple(rows))
 
 
 def _shown(value: float | None, axis: Axis, std: float | None = None) -> str:

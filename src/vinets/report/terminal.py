@@ -95,24 +95,23 @@ def _show_table(table: Table, console: Console) -> None:
 
 def _grid(table: Table, tight: bool) -> Grid:
     """Lay the table out in columns; a tight one has short headings and little room between them."""
+    from rich.align import Align
     from rich.box import SIMPLE_HEAD
     from rich.table import Table as Grid
 
     box = None if tight else SIMPLE_HEAD
     grid = Grid(box=box, show_edge=False, pad_edge=False, padding=(0, 1 if tight else 2, 0, 0))
-    headings = []
     for column in table.columns:
         # Headings are broken at blanks where they are wider than what stands below them.
         room = max([1 if tight else 8, *(len(both(column, row)) for row in table.rows)])
         name = (tight and column.short) or column.heading
-        headings.append(textwrap.wrap(name, room, break_long_words=False))
-    height = max(map(len, headings))
-    for column, lines in zip(table.columns, headings, strict=True):
-        text = "\n" * (height - len(lines)) + "\n".join(lines)
+        lines = textwrap.wrap(name, room, break_long_words=False)
         if column.format is None:
-            grid.add_column(text, overflow="fold", min_width=min(12, max(map(len, lines))))
+            heading = Align.left("\n".join(lines), vertical="bottom")
+            grid.add_column(heading, overflow="fold", min_width=min(12, max(map(len, lines))))
         else:
-            grid.add_column(text, justify="right", no_wrap=True)
+            heading = Align.right("\n".join(lines), vertical="bottom")
+            grid.add_column(heading, justify="right", no_wrap=True)
     for section, rows in table.parts():
         if section is not None:
             grid.add_row(section, style="bold")

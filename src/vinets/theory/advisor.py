@@ -2,16 +2,16 @@ r"""Advice on heads that are certified to be no more complex than the layers tha
 
 With :math:`N` polynomials over :math:`S` monomials of degree at most :math:`d`, coefficient rows of
 :math:`\ell_1` norm at most :math:`\tau`, and a final layer with :math:`\|W_F\|_2 \le \lambda_1`
-and :math:`\|W_F^T\|_{2,1} \le \lambda_2 \|W_F\|_2`, the main theorem gives
+and :math:`\|W_F^\top\|_{2,1} \le \lambda_2 \|W_F\|_2`, the main theorem gives
 
 .. math::
-   \kappa = \frac{R_{\tilde\phi}}{R_\phi} \le
+   \kappa = \frac{R_{\text{VI-Net}}}{R_{\text{uncut}}} \le
    d \cdot 2^{d/2} d \tau \lambda_1 \sqrt{NS} \cdot \frac{\prod_B \rho\|W\|_2}{\prod_R \rho\|W\|_2}
    \Bigl(\frac{\Sigma_K + \Sigma_B + (2^d S)^{2/3} + (N \sqrt{S})^{2/3} + \lambda_2^{2/3}}
    {\Sigma_K + \Sigma_R}\Bigr)^{3/2}
 
 with the kept layers K, the removed ones R and those before the polynomials B of a :class:`Split`,
-and :math:`\Sigma` the sums of :math:`(\|W^T\|_{2,1} / \|W\|_2)^{2/3}`. The bound is linear in
+and :math:`\Sigma` the sums of :math:`(\|W^\top\|_{2,1} / \|W\|_2)^{2/3}`. The bound is linear in
 :math:`\tau`, so the region :math:`\kappa \le 1` is :math:`\tau \le \tau_{\max}(d, N, S)`, in
 closed form. Below 1 it certifies no head, which does not say that its complexity is larger: the
 bound may be far from attained. The norms of a trained VI-Net give kappa itself.
@@ -21,14 +21,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
-from itertools import product, takewhile
+from dataclasses import dataclass
+from itertools import product, starmap, takewhile
+from operator import attrgetter
 from typing import Any
 
-from vinets.core.checks import bounded_float, one_of, parameter_error
-from vinets.core.options import check_value, flat, whole
+from vinets.core.checks import parameter_error
+from vinets.core.options import check_value, choice, flat, real, whole
 from vinets.core.plain import as_plain
-from vinets.core.settings import AdviceOptions
+from vinets.core.settings import POSITIVE, AdviceOptions
+from vinets.report.numbers import number
 from vinets.theory.bounds import PolynomialSize
 from vinets.theory.norms import Complexity, LayerNorms
 
@@ -36,6 +38,7 @@ DEGREES = (1, 2, 3, 4, 5)
 POLYNOMIALS_PER_CLASS = (1, 4, 16, 32, 64, 128, 256)
 MONOMIALS = (16, 32, 64, 128, 256, 512, 1024, 2048, 8192)
 MIN_MONOMIALS = 16  # the recommendation goes no lower
+SIZE = attrgetter("polynomials", "monomials", "degree")  # what rows are ordered by
 
 
 @dataclass(frozen=True)
@@ -54,13 +57,11 @@ class Split:
             remedy = "Cut the network before its last layer."
             raise parameter_error("Split", "removed", "at least one layer", self.removed, remedy)
         # A layer of zeros makes R zero and its logarithm infinite, so that no quotient is left.
-        remedy = "A network with a layer of zeros has the complexity 0."
         for name, layers in vars(self).items():
-            for layer in layers:
-                numbers = (layer.spectral, layer.two_one, layer.lipschitz)
-                if not all(0 < number < math.inf for number in numbers):
-                    accepted = "layers with positive, finite norms and Lipschitz constants"
-                    raise parameter_error("Split", name, accepted, layer, remedy)
+            if not math.isfinite(Complexity(layers).log10_product):
+                accepted = "layers with positive, finite norms and Lipschitz constants"
+                remedy = "A network with a layer of zeros has the complexity 0."
+                raise parameter_error("Split", name, accepted, layers, remedy)
 
     @property
     def log10_removed(self) -> float:
@@ -93,16 +94,13 @@ class Region:
     constant: str = "proved"  # the factor 2^(d/2) of the proof, or the 2^d that is stated
 
     def __post_init__(self) -> None:
-        if not 0 < self.lambda_1 < math.inf:
-            raise parameter_error("Region", "lambda_1", "positive and finite", self.lambda_1)
-        remedy = "No matrix has a smaller ratio of these norms."
-        bounded_float("Region", "lambda_2", self.lambda_2, 1, math.inf, remedy=remedy)
-        one_of("Region", "constant", self.constant, ("proved", "stated"))
+        check_value("Region", "lambda_1", POSITIVE, self.lambda_1)
+        check_value("Region", "lambda_2", real(1), self.lambda_2)  # no matrix has a smaller ratio
+        check_value("Region", "constant", choice("proved", "stated"), self.constant)
 
     def log10_kappa(self, degree: int, polynomials: int, monomials: int, tau: float) -> float:
         r"""Return the decimal logarithm of the bound on :math:`\kappa`."""
-        if not 0 < tau < math.inf:
-            raise parameter_error("Region", "tau", "positive and finite", tau)
+        check_value("Region", "tau", POSITIVE, tau)
         return math.log10(tau) - self.log10_tau_max(degree, polynomials, monomials)
 
     def log10_tau_max(self, degree: int, polynomials: int, monomials: int) -> float:
@@ -126,10 +124,7 @@ class AdviceRow:
     monomials: int  # S
     log10_tau_max: float  # largest tau that is certified
     log10_kappa: float
-    fits: bool = field(init=False)  # certified to be no more complex than the uncut network
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "fits", self.log10_kappa <= 0)
+    fits: bool  # certified to be no more complex than the uncut network
 
 
 @dataclass(frozen=True)
@@ -143,26 +138,24 @@ class Advice:
 
     @property
     def setting(self) -> AdviceRow | None:
-        """The recommendation: the first size of the path that fits, at its largest degree."""
-        fitting = [row for row in self.path if row.fits]
-        sizes = [(row.polynomials, row.monomials) for row in fitting]
-        return fitting[sizes.count(sizes[0]) - 1] if fitting else None
+        """The recommendation: the largest size of the path that fits, at its largest degree."""
+        return max((row for row in self.path if row.fits), key=SIZE, default=None)
 
     @property
     def sentence(self) -> str:
         """The recommendation, or why there is none."""
         if self.setting is None:
-            last = min(self.path, key=lambda row: (row.polynomials, row.monomials, row.degree))
+            last = min(self.path, key=SIZE)
             removed = self.region.split.log10_removed
             return (
                 f"No head is certified at τ = {self.tau:g}, down to {last.polynomials} polynomials "
                 f"over {last.monomials} monomials of degree {last.degree}: the removed layers have "
-                f"a product of norms of 10^{removed:.2f} only, and that head needs "
+                f"∏ρ‖W‖₂ = {number(removed, '10^.2f')} only, and that head needs "
                 f"τ ≤ {power_of_ten(last.log10_tau_max)}. Cut earlier, or bound the final layer "
                 f"below λ₁ = {self.region.lambda_1:.4g}."
             )
         found, wanted = self.setting, self.path[0]
-        smaller = found.polynomials < wanted.polynomials or found.monomials < wanted.monomials
+        smaller = (found.polynomials, found.monomials) != (wanted.polynomials, wanted.monomials)
         return (
             f"Take {'at most ' if smaller else ''}{found.polynomials} polynomials over "
             f"{found.monomials} monomials of degree up to {found.degree}: "
@@ -192,17 +185,16 @@ def advise(split: Split, classes: int, *, advising: AdviceOptions) -> Advice:
 
     * ``lambda_1``, a bound on the norm of the final layer, which training is to keep. None for the
       norm of the uncut network's own last layer;
-    * ``lambda_2``, a bound on :math:`\|W_F^T\|_{2,1} / \|W_F\|_2`. None for the number of classes,
-      which always holds: no row is longer than the spectral norm;
+    * ``lambda_2``, a bound on :math:`\|W_F^\top\|_{2,1} / \|W_F\|_2`. None for the number of
+      classes, which always holds: no row is longer than the spectral norm;
     * ``tau``, the :math:`\ell_1` norm that coefficient rows are to keep to. 10 holds every row of
       unit length with up to 100 coefficients, and OAVI takes any tau from 2. Rows that are
       fine-tuned keep to nothing by themselves: check them with
       :func:`~vinets.theory.bounds.polynomial_bounds`.
     """
     check_value("advise", "classes", whole(), classes)
-    last, tau = split.removed[-1].spectral, advising.tau
-    lambdas = advising.lambda_1 or last, advising.lambda_2 or float(classes)
-    region = Region(split, *lambdas, advising.constant)
+    lambda_1, tau = advising.lambda_1 or split.removed[-1].spectral, advising.tau
+    region = Region(split, lambda_1, advising.lambda_2 or float(classes), advising.constant)
     # The wanted size and its halvings, down to one polynomial a class and 16 monomials.
     path = [(advising.per_class, advising.monomials_wanted)]
     fewest = min(MIN_MONOMIALS, advising.monomials_wanted)
@@ -210,14 +202,14 @@ def advise(split: Split, classes: int, *, advising: AdviceOptions) -> Advice:
         count, terms = path[-1]
         path.append((max(1, count // 2), max(fewest, terms // 2)))
 
-    def rows(sizes: Iterable[tuple[int, int]]) -> tuple[AdviceRow, ...]:
-        shapes = [(d, classes * count, terms) for (count, terms), d in product(sizes, DEGREES)]
-        return tuple(
-            AdviceRow(*shape, region.log10_tau_max(*shape), region.log10_kappa(*shape, tau))
-            for shape in shapes
-        )
+    def row(size: tuple[int, int], degree: int) -> AdviceRow:
+        shape = degree, classes * size[0], size[1]
+        kappa = region.log10_kappa(*shape, tau)
+        return AdviceRow(*shape, region.log10_tau_max(*shape), kappa, kappa <= 0)
 
-    return Advice(region, tau, rows(product(POLYNOMIALS_PER_CLASS, MONOMIALS)), rows(path))
+    grid = product(POLYNOMIALS_PER_CLASS, MONOMIALS)
+    rows, path_rows = (tuple(starmap(row, product(sizes, DEGREES))) for sizes in (grid, path))
+    return Advice(region, tau, rows, path_rows)
 
 
 def power_of_ten(log10: float, rounded: Callable[[float], int] = math.floor) -> str:
@@ -225,4 +217,4 @@ def power_of_ten(log10: float, rounded: Callable[[float], int] = math.floor) -> 
     if -4 <= log10 < 6:  # beyond, plain digits would not fit the columns of a table
         digit = 10.0 ** (math.floor(log10) - 2)
         return f"{rounded(10**log10 / digit) * digit:.3g}"
-    return f"10^{rounded(10 * log10) / 10:.1f}"
+    return number(rounded(10 * log10) / 10, "10^.1f")

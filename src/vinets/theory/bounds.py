@@ -11,8 +11,8 @@ coefficients. With :math:`N` polynomials over :math:`S` monomials of degree at m
 coefficient rows of :math:`\ell_1` norm at most :math:`\tau`,
 
 .. math::
-   \|W_M\|_2 \le 2^{d/2} d \sqrt{S}, \quad \|W_M^T\|_{2,1} \le 2^d S \|W_M\|_2, \quad
-   \|W_C\|_2 \le \sqrt{N} \tau, \quad \|W_C^T\|_{2,1} \le N \sqrt{S} \|W_C\|_2
+   \|W_M\|_2 \le 2^{d/2} d \sqrt{S}, \quad \|W_M^\top\|_{2,1} \le 2^d S \|W_M\|_2, \quad
+   \|W_C\|_2 \le \sqrt{N} \tau, \quad \|W_C^\top\|_{2,1} \le N \sqrt{S} \|W_C\|_2
 
 Differs from the paper in what it prints wrongly, as docs/theory.md explains: every subset counts
 once in :math:`\alpha^d`, :math:`\lambda_2` bounds the transposed norm of :math:`W_F`, and the
@@ -23,22 +23,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import combinations
 from typing import TypeAlias
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
 from torch import Tensor
 
 from vinets.algebra.common_terms import SharedPolynomials
 from vinets.algebra.terms import TermSet
 from vinets.core.checks import parameter_error, point_shape
 from vinets.core.options import check_value, whole
+from vinets.core.settings import POSITIVE
 from vinets.heads.polynomial_layer import MonomialLayer
-from vinets.theory.norms import Complexity, LayerNorms, largest_of
+from vinets.theory.norms import Complexity, LayerNorms, matrix_norms
 
 MAX_ENTRIES = 2**27  # entries of W_M before merging, about 3 GiB of indices and values
 ROUNDING = 1e-9  # relative excess over a bound that rounding may cause where it is attained
@@ -144,9 +144,8 @@ def encode(terms: TermSet, coefficients: Tensor, constants: Tensor | None = None
         accepted = f"a vector of {len(matrix)} numbers, one a polynomial"
         raise parameter_error("encode", "constants", accepted, tuple(shifts.shape))
     if not (matrix.isfinite().all() and shifts.isfinite().all()):
-        raise parameter_error(
-            "encode", "coefficients", "finite, with their constants", "nan or inf"
-        )
+        accepted = "finite, with their constants"
+        raise parameter_error("encode", "coefficients", accepted, "nan or inf")
     return InExEncoding(terms, sums_matrix(terms), matrix, shifts)
 
 
@@ -166,33 +165,10 @@ def encode_polynomials(polynomials: Polynomials) -> InExEncoding:
     raise parameter_error("encode_polynomials", "polynomials", accepted, type(polynomials).__name__)
 
 
-def matrix_norms(matrix: Tensor, name: str = "W", *, lipschitz: float = 1.0) -> LayerNorms:
-    """Compute both norms of a dense matrix, or of a sparse one of few columns, in float64."""
-    weight = matrix.detach().double().cpu()
-    weight = weight.coalesce() if weight.is_sparse else weight
-    entries = weight.values() if weight.is_sparse else weight
-    if weight.ndim != 2 or not entries.isfinite().all():
-        accepted, got = "a matrix of finite numbers", f"shape {tuple(weight.shape)}"
-        raise parameter_error("matrix_norms", "matrix", accepted, got, "Look for nan and inf.")
-    # The ratio of both norms is undefined for zeros.
-    if not entries.any():
-        raise parameter_error("matrix_norms", "matrix", "a matrix that is not zero", "zeros")
-    if not weight.is_sparse:
-        two_one = float(weight.norm(dim=1).sum())
-        return LayerNorms(name, largest_of(weight[None]), two_one, lipschitz)
-    index = tuple(weight.indices().numpy())
-    rows = csr_array((entries.numpy(), index), shape=tuple(weight.shape))
-    # The Gram matrix is small, and W_M holds small integers, so that it is even exact. Squaring
-    # costs the small singular values their digits, but not the largest.
-    spectral = np.sqrt(np.linalg.eigvalsh((rows.T @ rows).toarray())[-1])
-    two_one = float(np.sqrt(rows.power(2).sum(axis=1)).sum())
-    return LayerNorms(name, float(spectral), two_one, lipschitz)
-
-
 def kappa(
     kept: Sequence[LayerNorms], removed: Sequence[LayerNorms], added: Sequence[LayerNorms]
 ) -> float:
-    r"""Compute the factor :math:`\kappa = R_{\tilde\phi} / R_\phi` of the main theorem.
+    r"""Compute :math:`\kappa = R_{\text{VI-Net}} / R_{\text{uncut}}` of the main theorem.
 
     Both networks have the layers ``kept``, the uncut one ``removed`` behind them, and the VI-Net
     ``added``: :attr:`PolynomialBounds.layers`, and a projection before the polynomials.
@@ -215,8 +191,7 @@ class PolynomialSize:
     def __post_init__(self) -> None:
         for name in ("degree", "monomials", "polynomials"):
             check_value("PolynomialSize", name, whole(), getattr(self, name))
-        if not 0 < self.tau < math.inf:
-            raise parameter_error("PolynomialSize", "tau", "a positive number", self.tau)
+        check_value("PolynomialSize", "tau", POSITIVE, self.tau)
 
     @property
     def lemmas(self) -> tuple[float, float, float, float]:
@@ -232,9 +207,8 @@ class PolynomialSize:
         of it in the complexity.
         """
         sums, _, coefficients, _ = self.lemmas
-        return (
-            sums * coefficients * lambda_1 * (2 ** (self.degree / 2) if constant == "stated" else 1)
-        )
+        stated = 2 ** (self.degree / 2) if constant == "stated" else 1
+        return sums * coefficients * lambda_1 * stated
 
     def sum_of_ratios(self, lambda_2: float) -> float:
         r"""Bound :math:`(2^d S)^{2/3} + (N \sqrt{S})^{2/3} + \lambda_2^{2/3}` on the sum."""
@@ -250,12 +224,8 @@ class Bound:
     source: str
     actual: float
     bound: float
-    tightness: float = field(init=False)  # 1 where the bound is attained, above 1 where broken
-    holds: bool = field(init=False)  # the value is at most the bound, up to rounding
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "tightness", self.actual / self.bound)
-        object.__setattr__(self, "holds", self.tightness <= 1 + ROUNDING)
+    tightness: float  # actual / bound: 1 where the bound is attained, above 1 where it is broken
+    holds: bool  # the value is at most the bound, up to rounding
 
 
 @dataclass(frozen=True)
@@ -265,32 +235,13 @@ class PolynomialBounds:
     size: PolynomialSize
     sums: LayerNorms  # W_M, with Lipschitz constant d
     coefficients: LayerNorms  # W_C
-    final: LayerNorms | None = None  # W_F, where it was given
-    bounds: tuple[Bound, ...] = field(init=False)  # two lemmas and, with W_F, the theorem
-
-    def __post_init__(self) -> None:
-        sums, sums_ratio, coefficients, coefficients_ratio = self.size.lemmas
-        wm, wc = "lemma on W_M", "lemma on W_C"
-        bounds = [
-            Bound("‖W_M‖₂", wm, self.sums.spectral, sums),
-            Bound("‖W_Mᵀ‖₂,₁ / ‖W_M‖₂", wm, self.sums.ratio, sums_ratio),
-            Bound("‖W_C‖₂", wc, self.coefficients.spectral, coefficients),
-            Bound("‖W_Cᵀ‖₂,₁ / ‖W_C‖₂", wc, self.coefficients.ratio, coefficients_ratio),
-        ]
-        if self.final is not None:
-            product = math.prod(layer.spectral for layer in self.layers)
-            for constant in ("proved", "stated"):
-                limit = self.size.product(self.final.spectral, constant)
-                bounds.append(Bound("product of ‖W‖₂", f"theorem, as {constant}", product, limit))
-            total, limit = Complexity(self.layers).total, self.size.sum_of_ratios(self.final.ratio)
-            bounds.append(Bound("sum of ratios^(2/3)", "theorem", total, limit))
-        object.__setattr__(self, "bounds", tuple(bounds))
+    final: LayerNorms | None  # W_F, where it was given
+    bounds: tuple[Bound, ...]  # two lemmas and, with W_F, the theorem
 
     @property
     def layers(self) -> tuple[LayerNorms, ...]:
         """The layers that :func:`kappa` takes as ``added``: W_M, W_C and, where known, W_F."""
-        head = (self.sums, self.coefficients)
-        return head if self.final is None else (*head, self.final)
+        return tuple(filter(None, (self.sums, self.coefficients, self.final)))
 
     @property
     def holds(self) -> bool:
@@ -317,9 +268,26 @@ def polynomial_bounds(polynomials: Polynomials, final: Tensor | None = None) -> 
     # The smallest tau with which the bounds hold for these very rows.
     tau = float(matrix.abs().sum(dim=1).max())
     size = PolynomialSize(int(encoded.terms.degrees.max()), len(encoded.terms), len(matrix), tau)
-    return PolynomialBounds(
-        size,
-        matrix_norms(encoded.sums, "W_M", lipschitz=float(size.degree)),
-        matrix_norms(matrix, "W_C"),
-        None if final is None else matrix_norms(final, "W_F"),
+    sums = matrix_norms(encoded.sums, "W_M", lipschitz=float(size.degree))
+    coefficients = matrix_norms(matrix, "W_C")
+    norm_M, ratio_M, norm_C, ratio_C = size.lemmas
+    statements = [
+        ("‖W_M‖₂", "lemma on W_M", sums.spectral, norm_M),
+        ("‖W_Mᵀ‖₂,₁ / ‖W_M‖₂", "lemma on W_M", sums.ratio, ratio_M),
+        ("‖W_C‖₂", "lemma on W_C", coefficients.spectral, norm_C),
+        ("‖W_Cᵀ‖₂,₁ / ‖W_C‖₂", "lemma on W_C", coefficients.ratio, ratio_C),
+    ]
+    last = None if final is None else matrix_norms(final, "W_F")
+    if last is not None:
+        layers = sums, coefficients, last
+        product = math.prod(layer.spectral for layer in layers)
+        total, limit = Complexity(layers).total, size.sum_of_ratios(last.ratio)
+        for constant in ("proved", "stated"):
+            bound = size.product(last.spectral, constant)
+            statements.append(("product of ‖W‖₂", f"theorem, as {constant}", product, bound))
+        statements.append(("sum of ratios^(2/3)", "theorem", total, limit))
+    bounds = tuple(
+        Bound(quantity, source, actual, bound, actual / bound, actual / bound <= 1 + ROUNDING)
+        for quantity, source, actual, bound in statements
     )
+    return PolynomialBounds(size, sums, coefficients, last, bounds)

@@ -24,18 +24,14 @@ from vinets.heads import Head, LinearMap
 from vinets.latent.reader import first_tensor
 from vinets.models.origin import example_inputs
 from vinets.networks.network import CutNetwork
-from vinets.theory.bounds import (
-    PolynomialBounds,
-    encode_polynomials,
-    matrix_norms,
-    polynomial_bounds,
-)
+from vinets.theory.bounds import PolynomialBounds, encode_polynomials, polynomial_bounds
 from vinets.theory.layers import Layer, average_pool_constant, read_layers
 from vinets.theory.norms import (
     Complexity,
     LayerNorms,
     kernel_bound,
     linear_map,
+    matrix_norms,
     row_norms,
     spectral_norm,
     stacked_norm,
@@ -83,11 +79,10 @@ class HeadNorms:
 
         The InEx activation then has :math:`d\,B^{d-1}` instead of :math:`d`.
         """
-        if self.bounds is None or self.variables_bound <= 1:
-            return self.layers
-        growth = self.variables_bound ** (self.bounds.size.degree - 1)
+        degree = 1 if self.bounds is None else self.bounds.size.degree
+        growth = {"W_M": max(1.0, self.variables_bound) ** (degree - 1)}
         return tuple(
-            replace(layer, lipschitz=layer.lipschitz * growth) if layer.name == "W_M" else layer
+            replace(layer, lipschitz=layer.lipschitz * growth.get(layer.name, 1.0))
             for layer in self.layers
         )
 

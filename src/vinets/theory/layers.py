@@ -27,13 +27,14 @@ import torch
 from torch import Tensor, fx, nn
 from torch.fx.passes.shape_prop import ShapeProp
 from torch.nn import functional as F
+from torch.nn.modules.utils import _pair
 
 from vinets.core.checks import reason_of
 from vinets.latent.cut import TracedNetwork
 from vinets.theory.norms import LinearLayer
 
 NORMALISATIONS = (nn.BatchNorm1d, nn.BatchNorm2d)
-SUMS = (operator.add, operator.iadd, torch.add)
+SUMS = (operator.add, operator.iadd, torch.add, "add", "add_")
 
 # Lipschitz constants, for the Euclidean norm of one example in eval mode, by name.
 ONE = {"ReLU", "ReLU6", "Tanh", "Hardtanh", "Softplus", "Flatten", "Identity", "Dropout"}
@@ -207,9 +208,7 @@ def _shape(node: fx.Node) -> tuple[int, ...]:
 
 
 def _is_sum(node: fx.Node) -> bool:
-    if node.op == "call_method":
-        return node.target in ("add", "add_")
-    return node.op == "call_function" and node.target in SUMS
+    return node.op in ("call_function", "call_method") and node.target in SUMS
 
 
 def _lipschitz_constant(node: fx.Node, module: nn.Module | None) -> float:
@@ -258,10 +257,10 @@ def max_pool_constant(pool: nn.MaxPool2d, shape: tuple[int, ...]) -> float:
     A maximum moves by no more than the largest change in its window, so the squared change of all
     outputs is at most the squared change of the inputs, each counted once per window.
     """
+    axes = [_pair(size) for size in (pool.kernel_size, pool.stride, pool.dilation)]
     outputs = pool(torch.zeros(1, *shape)).shape[-2:]
-    windows = 1
-    for axis, size in enumerate(outputs):
-        sizes = (pool.kernel_size, pool.stride, pool.dilation)  # each one number, or one an axis
-        k, s, d = (v if isinstance(v, int) else v[axis] for v in sizes)
-        windows *= min(size, math.ceil(k * math.gcd(s, d) / s))
-    return math.sqrt(windows)
+    windows = [
+        min(size, math.ceil(k * math.gcd(s, d) / s))
+        for size, k, s, d in zip(outputs, *axes, strict=True)
+    ]
+    return math.sqrt(math.prod(windows))

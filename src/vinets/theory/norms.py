@@ -6,11 +6,11 @@ The spectral complexity of a network with layers :math:`\sigma_i \circ W_i`, whe
 .. math::
 
     R = \Bigl(\prod_i \rho_i \|W_i\|_2\Bigr)
-        \Bigl(\sum_i \bigl(\|W_i^T\|_{2,1} / \|W_i\|_2\bigr)^{2/3}\Bigr)^{3/2}
+        \Bigl(\sum_i \bigl(\|W_i^\top\|_{2,1} / \|W_i\|_2\bigr)^{2/3}\Bigr)^{3/2}
 
-with the spectral norm :math:`\|W\|_2`, the largest singular value, and :math:`\|W^T\|_{2,1}`, the
-sum of the Euclidean norms of the rows of :math:`W`. A convolution is never written out as a matrix:
-it is applied, and its transpose is applied. Biases play no part in the definition.
+with the spectral norm :math:`\|W\|_2`, the largest singular value, and :math:`\|W^\top\|_{2,1}`,
+the sum of the Euclidean norms of the rows of :math:`W`. A convolution is never written out as a
+matrix: it and its transpose are applied. Biases play no part in the definition.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import torch
+from scipy.sparse import csr_array
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -148,17 +150,13 @@ def spectral_norm(
     return replace(norm, upper=max(norm.value, min(norm.upper, frobenius)))
 
 
-def two_one_norm(layer: LinearLayer, input_shape: tuple[int, ...]) -> float:
-    r"""Compute :math:`\|W^T\|_{2,1}`, the sum of :func:`row_norms`, exact up to rounding."""
-    return float(row_norms(layer, input_shape).sum())
-
-
 def row_norms(layer: LinearLayer, input_shape: tuple[int, ...]) -> Tensor:
-    """Compute the Euclidean norm of every row of the operator, in the shape of its output.
+    r"""Compute the Euclidean norm of every row of the operator, in the shape of its output.
 
-    A row of a zero-padded convolution holds the kernel entries that fall inside the image, so its
-    squared norm is the convolution of an image of ones with the squared kernel. With circular
-    padding a row holds the whole kernel, and entries that meet after a turn add up first.
+    They are exact up to rounding, and add up to :math:`\|W^\top\|_{2,1}`. A row of a zero-padded
+    convolution holds the kernel entries that fall inside the image, so its squared norm is the
+    convolution of an image of ones with the squared kernel. With circular padding a row holds the
+    whole kernel, and entries that meet after a turn add up first.
     """
     forward = linear_map(layer, input_shape)
     ones = torch.ones(input_shape, dtype=torch.float64, device=layer.weight.device)
@@ -192,20 +190,20 @@ def kernel_bound(layer: LinearLayer) -> float:
 
 def linear_map(layer: LinearLayer, input_shape: tuple[int, ...]) -> Callable[[Tensor], Tensor]:
     """Return the layer without its bias, in float64, as a map of one example."""
-    if not isinstance(layer, nn.Linear | nn.Conv2d):
-        accepted = "an nn.Linear or an nn.Conv2d"
-        raise parameter_error("linear_map", "layer", accepted, type(layer).__name__)
-    weight = _weight(layer)
     if isinstance(layer, nn.Linear):
         accepted, fits = f"(..., {layer.in_features})", input_shape[-1:] == (layer.in_features,)
-    else:
+    elif isinstance(layer, nn.Conv2d):
         if (mode := layer.padding_mode) not in ("zeros", "circular"):
             raise parameter_error("linear_map", "layer", "padded with zeros or circular", mode)
         accepted = f"({layer.in_channels}, height, width)"
         fits = len(input_shape) == 3 and input_shape[0] == layer.in_channels
+    else:
+        accepted = "an nn.Linear or an nn.Conv2d"
+        raise parameter_error("linear_map", "layer", accepted, type(layer).__name__)
     if not fits:
         remedy = "Give the shape of one example, without the batch."
         raise parameter_error("linear_map", "input_shape", accepted, tuple(input_shape), remedy)
+    weight = _weight(layer)
     if isinstance(layer, nn.Linear):
         return lambda x: F.linear(x, weight)
     # As the layer does itself, but in float64 without a bias; circular padding needs a batch.
@@ -219,11 +217,11 @@ def largest_singular_value(
     seed: int = 0,
     device: torch.device | str = "cpu",
 ) -> SpectralNorm:
-    r"""Find the largest singular value of a linear map A, by Lanczos steps on :math:`A^T A`.
+    r"""Find the largest singular value of a linear map A, by Lanczos steps on :math:`A^\top A`.
 
     Steps end when, after 60 at least, the largest Ritz pair :math:`(\theta, v)` has
-    :math:`\|A^T A v - \theta v\| \le \mathrm{tolerance} \cdot \theta`. The upper bound is that of
-    Kuczyński and Woźniakowski (1992, theorem 4.2): after k steps from a random start in n
+    :math:`\|A^\top A v - \theta v\| \le \mathrm{tolerance} \cdot \theta`. The upper bound is that
+    of Kuczyński and Woźniakowski (1992, theorem 4.2): after k steps from a random start in n
     dimensions, :math:`\theta < (1 - \varepsilon) \|A\|_2^2` with a probability of at most
     :math:`1.648 \sqrt n \exp(-\sqrt\varepsilon (2k - 1))`.
     """
@@ -293,3 +291,24 @@ def largest_of(matrices: Tensor) -> float:
     if matrices.shape[-2] > matrices.shape[-1]:
         matrices = matrices.mH
     return math.sqrt(max(0.0, float(torch.linalg.eigvalsh(matrices @ matrices.mH).max())))
+
+
+def matrix_norms(matrix: Tensor, name: str = "W", *, lipschitz: float = 1.0) -> LayerNorms:
+    """Compute both norms of a dense matrix, or of a sparse one of few columns, in float64."""
+    weight = matrix.detach().double().cpu()
+    entries = weight.coalesce().values() if weight.is_sparse else weight
+    if weight.ndim != 2 or not entries.isfinite().all():
+        accepted, got = "a matrix of finite numbers", f"shape {tuple(weight.shape)}"
+        raise parameter_error("matrix_norms", "matrix", accepted, got, "Look for nan and inf.")
+    if not entries.any():  # the ratio of both norms is undefined
+        raise parameter_error("matrix_norms", "matrix", "a matrix that is not zero", "zeros")
+    if weight.is_sparse:
+        index = tuple(weight.coalesce().indices().numpy())
+        rows = csr_array((entries.numpy(), index), shape=tuple(weight.shape))
+        # The Gram matrix is small, and W_M holds small integers, so that it is even exact. Squaring
+        # costs the small singular values their digits, but not the largest.
+        spectral = float(np.sqrt(np.linalg.eigvalsh((rows.T @ rows).toarray())[-1]))
+        two_one = float(np.sqrt(rows.power(2).sum(axis=1)).sum())
+    else:
+        spectral, two_one = largest_of(weight[None]), float(weight.norm(dim=1).sum())
+    return LayerNorms(name, spectral, two_one, lipschitz)

@@ -39,28 +39,28 @@ if TYPE_CHECKING:
 
 
 LAYER_COLUMNS = (
-    Column("layer"),
+    Column("name", "layer"),
     Column("role"),
     Column("cut"),
     Column("spectral", "‖W‖₂", ".4g"),
-    Column("kernel", "kernel bound", ".4g"),
-    Column("excess", "", ".2f×"),
+    Column("kernel_bound", "kernel bound", ".4g"),
+    Column("excess", format=".2f×"),
     Column("two_one", "‖Wᵀ‖₂,₁", ".4g"),
     Column("lipschitz", "ρ", ".3g"),
-    Column("share", "", ".1%"),
+    Column("share", format=".1%"),
 )
 BOUND_COLUMNS = (
     Column("quantity"),
     Column("source"),
-    Column("actual", "", ".4g"),
-    Column("bound", "", ".4g"),
-    Column("tightness", "ratio", ".2g"),
+    Column("actual", format=".4g"),
+    Column("bound", format=".4g"),
+    Column("tightness", "actual / bound", ".2g"),
     Column("holds", better="yes"),
 )
 BEHIND = "network behind the cut"
 MEANING = (
     "The spectral complexity R of a network is the product of the spectral norms ‖W‖₂ of its "
-    "layers and of the Lipschitz constants ρ behind them, times (Σ(‖Wᵀ‖₂,₁ / ‖W‖₂)^⅔)^(3/2). "
+    "layers and of the Lipschitz constants ρ behind them, times (Σ(‖Wᵀ‖₂,₁ / ‖W‖₂)^(2/3))^(3/2). "
     "Margin bounds on the error of a classifier grow with R, so of two networks with the same "
     "margins, they favour the one with the smaller R."
 )
@@ -72,8 +72,8 @@ NORMS = (
 )
 ADVICE = (
     "Polynomials are certified where the bound on κ, which knows their size only, is at most 1. It "
-    "uses the {} constant, λ₁ = {} for the final layer and λ₂ = {}. The "
-    "bound is linear in τ, the largest ℓ₁ norm of a polynomial's coefficients, so there is a "
+    "uses the {} constant, ‖W_F‖₂ ≤ λ₁ = {} and ‖W_Fᵀ‖₂,₁ / ‖W_F‖₂ ≤ λ₂ = {} for the final layer. "
+    "The bound is linear in τ, the largest ℓ₁ norm of a polynomial's coefficients, so there is a "
     "largest τ for every size. Below 1, no polynomial with a leading coefficient of 1 is "
     "certified. That does not say that its κ is above 1: the bound may be far from attained. This "
     "is for polynomials of one vector per example, with variables in [−1, 1] and no linear path "
@@ -95,8 +95,8 @@ def theory_page(study: Study, title: str, command: str, machine: Mapping[str, ob
         sections.append(_bounds_section(study, network.head.bounds))
     size, remark = "none", f"at τ = {study.advice.tau:g}"
     if setting is not None:
-        size = f"{number(setting.polynomials, ',')} × {number(setting.monomials, ',')}"
-        remark += f": polynomials × monomials, degree {setting.degree}"
+        size = f"{setting.polynomials:,} × {setting.monomials:,}"
+        remark += f": polynomials N × monomials S, degree d = {setting.degree}"
     gone = f"replaces or changes {len(study.split.removed)} of {len(uncut.layers)} layers"
     facts += [("Certified head", size, remark), ("Cut", study.cut, gone)]
     sections.append(_advice_section(study.advice))
@@ -120,19 +120,19 @@ def _layers_section(study: Study) -> Section:
     tables = []
     for name, complexity in ({"uncut network": study.uncut} | others).items():
         rows = []
-        for place, layer in enumerate(complexity.layers):
+        for place, (layer, share) in enumerate(
+            zip(complexity.layers, complexity.shares, strict=True)
+        ):
             fate = "kept"
             if place >= kept:  # both sides begin with what stays before the cut
                 changed = "changed" if layer.name in removed else "added"
                 fate = "removed" if complexity is study.uncut else changed
-            values: dict[str, Value] = vars(layer) | {"layer": layer.name, "cut": fate}
+            values = vars(layer) | {"cut": fate, "share": share}
+            if layer.kernel_bound and layer.spectral:  # a layer of zeros has no excess
+                values["excess"] = layer.kernel_bound / layer.spectral
             if not layer.converged:
                 values["spectral"] = f"{number(layer.spectral, '.4g')} (not converged)"
-            if layer.kernel_bound is not None:
-                values["kernel"] = layer.kernel_bound
-                if layer.spectral:  # a layer of zeros has no excess
-                    values["excess"] = layer.kernel_bound / layer.spectral
-            rows.append(Row(values | {"share": complexity.shares[place]}))
+            rows.append(Row(values))
         short, caption = name.split()[0], f"{name.capitalize()}, R = {power(complexity.log10_R)}"
         tables.append(Table(f"layers-{short}", caption, LAYER_COLUMNS, tuple(rows)))
     return Section("R by layer", (NORMS, layers_figure(study.uncut, others), *tables))
@@ -145,36 +145,36 @@ def _bounds_section(study: Study, bounds: PolynomialBounds | None) -> Section:
         return Section(title, (kappa_sentence(study),))
     size = bounds.size
     caption = (
-        f"Norms next to their bounds: degree {size.degree}, {number(size.monomials, ',')} "
-        f"monomials, {number(size.polynomials, ',')} polynomials, τ = {number(size.tau, '.4g')}"
+        f"Norms next to their bounds: degree d = {size.degree}, S = {size.monomials:,} monomials, "
+        f"N = {size.polynomials:,} polynomials, τ = {size.tau:.4g}"
     )
     table = Table("bounds", caption, BOUND_COLUMNS, tuple(Row(vars(b)) for b in bounds.bounds))
     held = "Every bound holds." if bounds.holds else "A bound is broken."
-    text = f"{held} A ratio of 1 means that the bound is attained."
+    text = f"{held} Where actual / bound is 1, the bound is attained."
     return Section(title, (kappa_sentence(study), table, text))
 
 
 def _advice_section(advice: Advice) -> Section:
     """Return the wanted size and its halvings with the largest τ, and a map for every degree."""
-    region = advice.region
+    region, tau = advice.region, f"τ = {advice.tau:g}"
     lambdas = (number(bound, ".4g") for bound in (region.lambda_1, region.lambda_2))
     text = ADVICE.format(region.constant, *lambdas)
     sizes: dict[tuple[int, int], list[Value]] = {}  # the largest τ by rising degree
     for row in advice.path:
         largest = f"{power_of_ten(row.log10_tau_max)}{'*' if row.fits else ''}"
         sizes.setdefault((row.polynomials, row.monomials), []).append(largest)
+    columns = Column("N", "polynomials N", ","), Column("S", "monomials S", ",")
     table = Table.from_rows(
         "advice",
-        f"Largest τ with κ ≤ 1 (* from {advice.tau:g} on)",
-        [Column("polynomials", format=","), Column("monomials", format=",")]
-        + [Column(f"degree {degree}", format="") for degree in DEGREES],
+        f"Largest τ with κ ≤ 1 (* certified at {tau})",
+        [*columns, *(Column(f"d = {degree}", format="") for degree in DEGREES)],
         [(*size, *largest) for size, largest in sizes.items()],
     )
     maps: list[Block] = []
     for degree in DEGREES:
         blue = any(row.fits for row in advice.rows if row.degree == degree)
-        caption = f"Degree up to {degree}. {'Blue sizes are' if blue else 'No size is'} certified "
-        caption += f"at τ = {advice.tau:g}."
+        sizes_are = "Blue sizes are" if blue else "No size is"
+        caption = f"Degree up to d = {degree}. {sizes_are} certified at {tau}."
         if advice.setting is not None and advice.setting.degree == degree:
             caption += " The diamond is the recommended size."
         alt = f"Map of the largest certified τ over polynomials and monomials of degree {degree}."
@@ -184,14 +184,11 @@ def _advice_section(advice: Advice) -> Section:
 
 
 def _margins_section(corollary: Corollary) -> Section:
-    columns = [Column("network"), Column("error", format=".2%")]
-    columns += [Column(str(q), number(q, ".0%"), ".3g") for q in QUANTILES]
+    columns = [Column("network"), Column("error", "error L₀", ".2%")]
+    columns += [Column(str(q), f"{q:.0%}", ".3g") for q in QUANTILES]
     sides = ("uncut network", corollary.uncut), (BEHIND, corollary.network)
-    rows: list[tuple[Value, ...]] = [
-        (name, one.error, *map(one.quantiles, QUANTILES)) for name, one in sides
-    ]
-    count = number(len(corollary.uncut.margins), ",")
-    caption = f"Quantiles of the margins of {count} training examples"
+    rows = [(name, one.error, *map(one.quantiles, QUANTILES)) for name, one in sides]
+    caption = f"Quantiles of the margins of {len(corollary.uncut.margins):,} training examples"
     table = Table.from_rows("quantiles", caption, columns, rows)
     blocks = (corollary_sentence(corollary.ratio(0.5)), table, margins_figure(corollary))
     return Section("Margins and the corollary", blocks)
@@ -221,8 +218,8 @@ def kappa_sentence(study: Study) -> str:
             "in that range."
         )
     return (
-        f"{text}Those of this head stay within ±{number(reach, '.3g')} only, whatever the input, "
-        f"and for all inputs R = {power(sure)} is guaranteed."
+        f"{text}Those of this head stay in [−B, B] with B = {number(reach, '.3g')} only, whatever "
+        f"the input, and for all inputs R = {power(sure)} is guaranteed."
     )
 
 
@@ -261,9 +258,9 @@ def layers_figure(uncut: Complexity, networks: Mapping[str, Complexity]) -> Figu
         series.append(Series(name, *points, dashed=complexity is uncut))
     return Figure(
         "layers",
-        "Product of norms and Lipschitz constants up to each layer, and R",
+        "Product ∏ρ‖W‖₂ of norms and Lipschitz constants up to each layer, and R",
         Axis("layers of the uncut network", names=(*names, *[""] * (end - len(names)), "R")),
-        Axis("log₁₀ of the product of ρ‖W‖₂", format=".2f"),
+        Axis("log₁₀ ∏ρ‖W‖₂", format=".2f"),
         tuple(series),
         caption="The last point is R: the step to it is the factor of the sum. Steep steps are "
         "where R comes from.",
@@ -274,7 +271,7 @@ def margins_figure(corollary: Corollary) -> Figure:
     """Return margin loss of both networks against positive margins, in one unit where R allows."""
     sides = {BEHIND: corollary.network, "uncut network": corollary.uncut}
     normal = all(math.isfinite(bound.log10_R) for bound in sides.values())
-    unit = "normalised margin γm / (‖X‖R)" if normal else "margin γ"
+    unit = "normalised margin γm / (‖X‖₂,₂ R)" if normal else "margin γ"
     series = []
     for name, bound in sides.items():
         gamma = bound.quantiles(np.linspace(0, 1, CURVE_POINTS))
@@ -287,7 +284,7 @@ def margins_figure(corollary: Corollary) -> Figure:
         "margins",
         f"Margin loss against the {unit.partition(' γ')[0]}",
         Axis(f"log₁₀ of the {unit}", format=".3f"),
-        Axis("margin loss, %", format=".1f"),
+        Axis("margin loss L_γ, %", format=".1f"),
         tuple(series),
         caption="Further right, the complexity term is smaller at the same loss, but for the "
         "logarithm of the width.",
@@ -323,6 +320,6 @@ def draw_region(ax: Axes, advice: Advice, degree: int) -> None:
     if (setting := advice.setting) is not None and setting.degree == degree:
         at = np.log2([setting.polynomials]), np.log2([setting.monomials])
         ax.plot(*at, "D", color=COLORS[1], markeredgecolor="white", markersize=9, zorder=4)
-    ax.set_xticks(x, [number(n, ",") for n in counts], rotation=45)
-    ax.set_yticks(y, [number(s, ",") for s in terms])
-    ax.set(xlabel="polynomials N", ylabel="monomials S", title=f"degree up to {degree}")
+    ax.set_xticks(x, [f"{n:,}" for n in counts], rotation=45)
+    ax.set_yticks(y, [f"{s:,}" for s in terms])
+    ax.set(xlabel="polynomials N", ylabel="monomials S", title=f"degree up to d = {degree}")

@@ -22,18 +22,19 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from itertools import takewhile
+from typing import Any, Literal
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from vinets.core.checks import one_of, parameter_error
+from vinets.core.checks import parameter_error
 from vinets.core.device import Inputs, call, device_of, evaluating, logits_of
-from vinets.core.options import check_value, flat, whole
+from vinets.core.options import Domain, check_value, choice, flat, real, whole
 from vinets.core.plain import as_plain
-from vinets.core.settings import AdviceOptions
+from vinets.core.settings import POSITIVE, AdviceOptions
 from vinets.latent.cut import resolve_cut, truncate
 from vinets.latent.reader import LatentReader
 from vinets.networks.network import CutNetwork
@@ -46,7 +47,7 @@ CURVE_POINTS = 60
 QUANTILES = (0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9)
 RATIO_QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)
 Batches = Iterable[tuple[Inputs, Tensor]]
-Numbers = TypeVar("Numbers", float, NDArray[np.float64])
+Numbers = float | NDArray[np.float64]  # what methods take, and give in the same shape
 
 
 def margins(logits: Tensor, labels: Tensor) -> Tensor:
@@ -98,19 +99,19 @@ class MarginBound:
     form: Literal["theorem", "printed"] = "theorem"  # see the module's text
 
     def __post_init__(self) -> None:
-        one_of("MarginBound", "form", self.form, ("theorem", "printed"))
-        values = np.sort(np.asarray(self.margins, dtype=np.float64), axis=None)
-        vector = np.ndim(self.margins) == 1 and len(values) > 0 and bool(np.isfinite(values).all())
         domains = {
-            "margins": (vector, "a vector of finite numbers, at least one"),
-            "log10_R": (self.log10_R < math.inf, "a number below infinity"),  # R = 0 has -inf
-            "input_norm": (0 < self.input_norm < math.inf, "a positive finite number"),
-            "width": (self.width >= 2, "an integer of 2 or more"),
-            "delta": (0 < self.delta < 1, "a float between 0 and 1"),
+            "log10_R": real(-math.inf),  # that of R = 0 included
+            "input_norm": POSITIVE,
+            "width": whole(2),
+            "delta": Domain("between 0 and 1", lambda delta: 0 < delta < 1),
+            "form": choice("theorem", "printed"),
         }
-        for name, (holds, accepted) in domains.items():
-            if not holds:
-                raise parameter_error("MarginBound", name, accepted, getattr(self, name))
+        for name, domain in domains.items():
+            check_value("MarginBound", name, domain, getattr(self, name))
+        values = np.sort(np.asarray(self.margins, dtype=np.float64), axis=None)
+        if np.ndim(self.margins) != 1 or not len(values) or not np.isfinite(values).all():
+            accepted = "a vector of finite numbers, at least one"
+            raise parameter_error("MarginBound", "margins", accepted, self.margins)
         values.flags.writeable = False  # np.sort has made a copy: the caller's array stays as it is
         object.__setattr__(self, "margins", values)
 
@@ -139,52 +140,50 @@ class MarginBound:
             raise ValueError("The batches given to the corollary hold no examples. Pass some.")
         return cls(torch.cat(parts).numpy(), log10_R, math.sqrt(square), width)
 
-    def loss(self, gamma: Numbers) -> Numbers:
+    def loss(self, gamma: Numbers) -> Any:
         r"""Return the margin loss :math:`L_\gamma`: the share of margins of at most ``gamma``."""
         if np.isnan(gamma).any():
             raise parameter_error("MarginBound.loss", "gamma", "a number", "nan")
-        count = np.searchsorted(self.margins, gamma, side="right")
-        return _like_numbers(count / len(self.margins))
+        return np.searchsorted(self.margins, gamma, side="right") / len(self.margins)
 
-    def quantiles(self, q: Numbers) -> Numbers:
+    def quantiles(self, q: Numbers) -> Any:
         """Return the smallest margin in the sample whose loss is at least ``q``, in [0, 1]."""
         if not np.all((np.asarray(q) >= 0) & (np.asarray(q) <= 1)):
             raise parameter_error("MarginBound.quantiles", "q", "from 0 to 1", q)
         # The same division as in loss(), so that loss(quantiles(q)) >= q holds to the last digit.
         losses = np.arange(1, len(self.margins) + 1) / len(self.margins)
-        return _like_numbers(self.margins[np.searchsorted(losses, q)])
+        return self.margins[np.searchsorted(losses, q)]
 
     @property
     def error(self) -> float:
         """The loss at 0: share of examples that are wrong, or undecided between two labels."""
-        return self.loss(0.0)
+        return float(self.loss(0.0))
 
     @property
     def confidence_term(self) -> float:
         r""":math:`\sqrt{\ln(1/\delta) / m}`."""
         return math.sqrt(-math.log(self.delta) / len(self.margins))
 
-    def log10_complexity_term(self, gamma: Numbers) -> Numbers:
+    def log10_complexity_term(self, gamma: Numbers) -> Any:
         """Return the decimal logarithm of the complexity term, finite where that overflows."""
         if not np.all(np.asarray(gamma) > 0):
             raise parameter_error("MarginBound", "gamma", "positive", gamma)
         power = 1.0 if self.form == "theorem" else 0.5
         size = math.log10(self.input_norm) - power * math.log10(len(self.margins))
-        size += self.log10_R + math.log10(math.log(self.width))
-        return _like_numbers(size - np.log10(gamma))
+        return size + self.log10_R + math.log10(math.log(self.width)) - np.log10(gamma)
 
-    def complexity_term(self, gamma: Numbers) -> Numbers:
+    def complexity_term(self, gamma: Numbers) -> Any:
         r"""Return :math:`\|X\|_{2,2} R \ln(\omega) / (\gamma m)`, or the printed form of it."""
-        return _like_numbers(_power(self.log10_complexity_term(gamma)))
+        return _power(self.log10_complexity_term(gamma))
 
-    def value(self, gamma: Numbers) -> Numbers:
+    def value(self, gamma: Numbers) -> Any:
         r"""Add :math:`L_\gamma` and both terms with constant 1. No certificate."""
         return self.loss(gamma) + (self.complexity_term(gamma) + self.confidence_term)
 
     @property
     def normalised(self) -> NDArray[np.float64]:
         r"""The sorted :math:`\gamma m / (\|X\|_{2,2} R)`, free of the scale of the last layer."""
-        R = float(_power(self.log10_R))
+        R = _power(self.log10_R)
         if not 0 < R < math.inf:
             remedy = "Where R overflows, ratio_to() works in logarithms."
             raise parameter_error("MarginBound", "R", "a positive finite number", R, remedy)
@@ -197,9 +196,9 @@ class MarginBound:
         ``quantile`` or more that both networks attain. Then only the complexity terms differ, and
         the constant that the O(.) hides cancels. Below 1, the corollary favours this network.
         """
+        mine, theirs = len(self.margins), len(other.margins)
         # Norms of the same examples, added up in another order, may differ in the last digits.
         norms = math.isclose(self.input_norm, other.input_norm, rel_tol=1e-6)
-        mine, theirs = len(self.margins), len(other.margins)
         if mine != theirs or self.form != other.form or not norms:
             raise ValueError(
                 "Only bounds on the same examples and in the same form compare. Got "
@@ -209,8 +208,7 @@ class MarginBound:
         if other.log10_R == -math.inf:
             raise ValueError("Nothing compares with a network of spectral complexity 0.")
         owner = "MarginBound.ratio_to"
-        if not 0 <= quantile <= 1:
-            raise parameter_error(owner, "quantile", "from 0 to 1", quantile)
+        check_value(owner, "quantile", real(0, 1, high_included=True), quantile)
         # The losses that a network attains at its own margins; all of them unless margins tie.
         common = np.intersect1d(self.loss(self.margins), other.loss(other.margins))
         loss = float(common[np.searchsorted(common, quantile)])
@@ -218,7 +216,8 @@ class MarginBound:
         if min(own, others) <= 0:
             accepted = "one at which both networks have a positive margin"
             raise parameter_error(owner, "quantile", accepted, quantile, "Choose a larger one.")
-        return float(_power(self.log10_complexity_term(own) - other.log10_complexity_term(others)))
+        gap = self.log10_complexity_term(own) - other.log10_complexity_term(others)
+        return float(_power(gap))
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON: some quantiles, and a curve of the loss at even ones."""
@@ -238,15 +237,10 @@ class MarginBound:
         return facts | {"log10_complexity_at_median": at_median, "confidence": self.confidence_term}
 
 
-def _power(logarithm: ArrayLike) -> NDArray[np.float64]:
+@np.errstate(over="ignore", under="ignore")
+def _power(logarithm: Numbers) -> Any:
     """Raise 10 to the given powers; infinity where that overflows."""
-    with np.errstate(over="ignore", under="ignore"):
-        return np.asarray(np.power(10.0, logarithm), dtype=np.float64)
-
-
-def _like_numbers(result: Any) -> Any:
-    """Return a float for a single number, else the array."""
-    return float(result) if np.ndim(result) == 0 else result
+    return np.power(10.0, logarithm)
 
 
 @dataclass(frozen=True, eq=False)
@@ -358,8 +352,8 @@ def study(
         behind = cut_complexity(network, example, seed=seed)
         truncated = behind.backbone
         # The bound on kappa replaces the head from the polynomials on; a baseline has none.
-        names = [layer.name for layer in behind.head.layers]
-        before = list(behind.head.layers[: names.index("W_M")] if "W_M" in names else ())
+        layers = behind.head.layers if behind.head.bounds else ()
+        before = list(takewhile(lambda layer: layer.name != "W_M", layers))
     with evaluating(model):
         classes = logits_of(call(model, example[:1])).shape[1]
     split = split_at(uncut, truncated, before)
