@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from vinets.core.checks import parameter_error, reason_of
+from vinets.core.checks import first_reason_of, parameter_error
 from vinets.core.device import Inputs, call, each, tensors_of
 from vinets.core.files import check_name
 from vinets.core.options import flat
@@ -148,8 +148,7 @@ def export_network(
             cause: BaseException = error
             while cause.__cause__ is not None:  # exporters wrap what went wrong in advice
                 cause = cause.__cause__
-            lines = str(cause).strip().splitlines()
-            reason = reason_of(lines[0] if lines else cause)
+            reason = first_reason_of(cause)
             message = f"The network could not be exported to {kind.title}: {reason}."
             raise ValueError(message) from error
         if exact and not difference <= TOLERANCE:  # also catches NaN

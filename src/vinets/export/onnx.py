@@ -12,9 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vinets.core.checks import reason_of
+from vinets.core.checks import first_reason_of
 from vinets.export.program import metadata_of, program_of
-from vinets.models.libraries.onnx import read_onnx
+from vinets.models.libraries.onnx import read_onnx, start_session
 from vinets.networks.runtimes import ExportedNetwork, ExportFormat, Network, Runner
 
 BATCH = "batch"
@@ -58,7 +58,7 @@ class Onnx(ExportFormat):
         return next(int(one.version) for one in model.opset_import if one.domain == "")
 
     def runner(self, path: Path) -> Runner:
-        return _session(path.read_bytes(), torch.get_num_threads())
+        return _runner(path.read_bytes(), torch.get_num_threads())
 
     def open(self, path: Path) -> ExportedNetwork:
         onnx = importlib.import_module("onnx")
@@ -72,12 +72,10 @@ class Onnx(ExportFormat):
                 _inputs(onnx, model.graph),
                 {one.key: one.value for one in model.metadata_props},
                 len(content),
-                lambda threads: _session(content, threads),
+                lambda threads: _runner(content, threads),
             )
         except Exception as error:  # whatever protobuf and the runtime say about a broken file
-            lines = str(error).strip().splitlines()
-            reason = reason_of(lines[0] if lines else error)
-            raise ValueError(f"{path} cannot be run: {reason}.") from None
+            raise ValueError(f"{path} cannot be run: {first_reason_of(error)}.") from None
 
 
 class OnnxFloat16(Onnx):
@@ -142,12 +140,8 @@ class OnnxInt8(Onnx):
         return version
 
 
-def _session(content: bytes, threads: int) -> Runner:
-    runtime = importlib.import_module("onnxruntime")
-    options = runtime.SessionOptions()
-    options.intra_op_num_threads = threads
-    options.log_severity_level = 3  # errors alone; those are raised as well
-    session = runtime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+def _runner(content: bytes, threads: int) -> Runner:
+    session = start_session(content, threads)
     required = [given.name for given in session.get_inputs()]
     first = session.get_outputs()[0].name
 

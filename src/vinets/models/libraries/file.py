@@ -27,7 +27,6 @@ from vinets.models.libraries.base import Library, Options, UnnamedFile, harmless
 from vinets.models.libraries.onnx import use_onnx
 
 SPEC = re.compile(r"(.+\.py):(\w+)")
-RECORD_NAME = re.compile(r"[\w .+-]+\.py:\w+")  # the name of a file without its folders
 # Begins a name that no import statement can mean, so that the module of a file hides no other.
 FILE_MODULE = "vinets file "
 
@@ -40,15 +39,16 @@ class File(Library):
 
     name = "file"
     prefix = "FILE.py"
-    written = "FILE.py:CLASS"
+    written = record_form = "FILE.py:CLASS"
+    record_name = re.compile(r"[\w .+-]+\.py:\w+")  # the name of a file without its folders
 
     def parse(self, spec: str) -> str | None:
+        if spec.endswith(".py"):
+            raise ValueError(f"{spec} is a file. Name the class in it as well, as {spec}:CLASS.")
         return use_file(spec) if SPEC.fullmatch(spec) else None
 
     def check(self, name: str) -> None:
-        if not RECORD_NAME.fullmatch(name):
-            accepted = "a record whose name is FILE.py:CLASS"
-            raise parameter_error("rebuild", "source", accepted, repr(name[:80]))
+        super().check(name)
         if name not in _named:
             raise UnnamedFile(name)
 
@@ -81,9 +81,6 @@ class File(Library):
 
     def spec(self, name: str) -> str:
         return name
-
-    def candidates(self, model: nn.Module) -> Iterator[tuple[str | None, Options]]:
-        return iter(())  # create_model leaves a record; other objects may have any arguments
 
 
 def use_file(spec: str, *, known_as: str | None = None) -> str:
