@@ -81,12 +81,9 @@ def export_network(
     network : Module
         A network of :func:`vinets.build`, or any other with ``data`` or an ``example``.
     exporting : ExportOptions
-        Or its fields as keywords. ``format``, a name of :data:`EXPORT_FORMATS`: ``"onnx"``,
-        ``"onnx-float16"``, ``"onnx-int8"``, or ``"torch"`` for
-        :func:`torch.export.load`, whose program takes its inputs by position; None goes by the
-        suffix, ``.onnx`` or ``.pt2``. ``opset``, the version of the ONNX operators.
-        ``most_lost``, points of accuracy that the file may lose, 1. ``calibration``, how many
-        training examples, drawn by ``seed``, ``"onnx-int8"`` takes the ranges of values from, 256.
+        Or its fields as keywords. The ``format`` is ``"onnx"``, ``"onnx-float16"``,
+        ``"onnx-int8"``, or ``"torch"`` for :func:`torch.export.load`, whose program takes its
+        inputs by position; None goes by the suffix, ``.onnx`` or ``.pt2``.
     data : DataSplit or None
         File and network are compared on its test part; formats that round need it.
     example : Tensor, dict of Tensor or None
@@ -96,6 +93,8 @@ def export_network(
         where the format rounds.
     device : str
         Where the network runs for the comparison; the file runs on the CPU.
+    seed : int
+        For what is drawn: random inputs, and the examples that int8 is calibrated on.
     """
     target = Path(path)
     kind = _format(target, exporting, data)

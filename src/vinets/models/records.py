@@ -226,18 +226,14 @@ def source_of(model: nn.Module) -> ModelRecord | None:
             for name, options in library.candidates(model):
                 yield {"library": library.name, "name": name, "options": options}
 
-    shapes, room = _shapes(model), room_for(bytes_of(model))
+    forms, room = forms_of(model), room_for(bytes_of(model))
     for candidate in candidates():
         try:
-            if _shapes(sketch(candidate, room)) == shapes:
+            if forms_of(sketch(candidate, room)) == forms:
                 return _checked(candidate)
         except ValueError:
             continue
     return None
-
-
-def _shapes(model: nn.Module) -> dict[str, tuple[int, ...]]:
-    return {k: tuple(v.shape) for k, v in model.state_dict().items() if isinstance(v, Tensor)}
 
 
 def rebuild(source: ModelRecord, room: int | None = None) -> nn.Module:
@@ -377,6 +373,12 @@ def room_for(stored: int) -> int:
     These may be the weights in front of a cut alone, and the whole network is made before it.
     """
     return 16 * stored + (640 << 20)  # a VGG-19 takes 548 MiB
+
+
+def forms_of(network: nn.Module) -> dict[str, tuple[bool, tuple[int, ...]]]:
+    """Return of every parameter and buffer whether it holds floats, and its shape."""
+    tensors = {k: t for k, t in network.state_dict().items() if isinstance(t, Tensor)}
+    return {k: (t.is_floating_point(), tuple(t.shape)) for k, t in tensors.items()}
 
 
 def bytes_of(network: nn.Module) -> int:

@@ -120,8 +120,7 @@ class Library(ABC):
 class UnnamedFile(ValueError):
     """A record is of a network in a file that the user did not name."""
 
-    def __init__(self, name: str) -> None:
-        file = name.rpartition(":")[0] if ".onnx:" in name else name
+    def __init__(self, name: str, file: str) -> None:
         super().__init__(
             f"This network is {file}, and a file is run only if you name it: write "
             f"FOLDER@{file} for the folder, with the path of the file, or call "

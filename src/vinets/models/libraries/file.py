@@ -10,7 +10,6 @@ from __future__ import annotations
 import ast
 import difflib
 import hashlib
-import importlib.util
 import inspect
 import re
 import sys
@@ -30,8 +29,8 @@ SPEC = re.compile(r"(.+\.py):(\w+)")
 # Begins a name that no import statement can mean, so that the module of a file hides no other.
 FILE_MODULE = "vinets file "
 
-_named: dict[str, Callable[..., Any]] = {}
-_codes: dict[str, str] = {}  # digests of their code
+# What makes a network, and a digest of its code, by the name in records.
+_named: dict[str, tuple[Callable[..., Any], str]] = {}
 
 
 class File(Library):
@@ -50,7 +49,7 @@ class File(Library):
     def check(self, name: str) -> None:
         super().check(name)
         if name not in _named:
-            raise UnnamedFile(name)
+            raise UnnamedFile(name, name)
 
     def names(self) -> Iterable[str]:
         return _named
@@ -59,7 +58,7 @@ class File(Library):
         # Records choose the options, and a text may be a path to read from.
         if not harmless([*options.values()]):
             raise ValueError("options of a network in a file are small numbers, words, and lists")
-        make = _named[name]
+        make, code = _named[name]
         signature = inspect.signature(make)
         taken = signature.parameters.values()
         if not any(p.name == "num_classes" or p.kind is p.VAR_KEYWORD for p in taken):
@@ -76,7 +75,7 @@ class File(Library):
         if not isinstance(model, nn.Module):
             raise ValueError(f"it gave {type(model).__name__}, and a torch.nn.Module is wanted")
         for part in model.modules():  # every part, because the network may be cut
-            vars(part)["vinets_code"] = _codes[name]
+            vars(part)["vinets_code"] = code
         return model
 
     def spec(self, name: str) -> str:
@@ -116,7 +115,7 @@ def use_file(spec: str, *, known_as: str | None = None) -> str:
         hint = f" It has {', '.join(near)}." if near else ""
         raise ValueError(f"{written[1]} has no class or function {name}.{hint}")
     key = f"{path.name}:{name}" if known_as is None else known_as
-    _named[key], _codes[key] = made, code
+    _named[key] = made, code
     return key
 
 
@@ -127,10 +126,8 @@ def _run(path: Path, neighbours: tuple[Path, ...], code: str) -> ModuleType:
     for key, one in [*sys.modules.items()] if name in sys.modules else ():
         if getattr(one, "__file__", None) in stale:  # it may have changed as well
             del sys.modules[key]
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None  # it ends in .py
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # because dataclasses look there
+    module = sys.modules[name] = ModuleType(name)  # because dataclasses look there
+    module.__file__ = str(path)
     if str(path.parent) not in sys.path:
         sys.path.append(str(path.parent))  # because it may import its neighbours
     try:

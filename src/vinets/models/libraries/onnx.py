@@ -57,7 +57,7 @@ class OnnxFile(Library):
     def check(self, name: str) -> None:
         super().check(name)
         if name.rpartition(":")[2] not in _named:
-            raise UnnamedFile(name)
+            raise UnnamedFile(name, self.spec(name))
 
     def names(self) -> Iterable[str]:
         return ()
@@ -81,10 +81,7 @@ class OnnxFile(Library):
 def use_onnx(spec: str) -> str:
     """Convert the network in an ONNX file, so that saved networks made of it can be opened.
 
-    Returns
-    -------
-    str
-        ``"net.onnx:DIGEST"``, by which records know it.
+    Records know it by what is returned, ``"net.onnx:DIGEST"``.
     """
     path = Path(spec).expanduser()
     if not path.is_file():
@@ -234,10 +231,10 @@ class Token(nn.Module):
     def __init__(self, token: Tensor, axis: int) -> None:
         super().__init__()
         self.token, self.axis = nn.Parameter(token), axis
-        self.others = [-1] * (token.ndim - 1)
 
     def forward(self, x: Tensor) -> Tensor:
-        return torch.cat((self.token.expand(x.shape[0], *self.others), x), self.axis)
+        token = self.token.expand(x.shape[0], *self.token.shape[1:])
+        return torch.cat((token, x), self.axis)
 
 
 def _reshape(x: Tensor, shape: list[int]) -> Tensor:
