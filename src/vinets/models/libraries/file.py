@@ -43,7 +43,7 @@ class File(Library):
 
     def parse(self, spec: str) -> str | None:
         if spec.endswith(".py"):
-            raise ValueError(f"{spec} is a file. Name the class in it as well, as {spec}:CLASS.")
+            raise ValueError(f"{spec} names a file. Name the class in it as well, as {spec}:CLASS.")
         return use_file(spec) if SPEC.fullmatch(spec) else None
 
     def check(self, name: str) -> None:

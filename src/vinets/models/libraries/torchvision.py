@@ -42,9 +42,7 @@ class Torchvision(Library):
         return import_torchvision().models.get_model(name, **{"weights": None, **options})
 
     def candidates(self, model: nn.Module) -> Iterator[tuple[str | None, Options]]:
-        file = type(model).__module__
-        # Regnets take memory to try, and there are fifteen of them.
-        if not self.defines(model) or file.endswith(".regnet"):
+        if not self.defines(model):
             return
         # The last tensor is the bias of the last layer, whose length is the number of classes.
         shapes = [v.shape for v in model.state_dict().values() if isinstance(v, Tensor)]
@@ -52,7 +50,7 @@ class Torchvision(Library):
         if "image_size" in vars(model):  # vision transformers
             options["image_size"] = model.image_size
         for name, home in _homes().items():
-            if home == file:
+            if home == type(model).__module__:
                 yield name, options
 
     def normalisation(self, model: nn.Module, weights: Path | None) -> tuple[Any, Any] | None:
