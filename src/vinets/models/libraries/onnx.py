@@ -130,6 +130,12 @@ def read_onnx(path: Path) -> tuple[Any, str]:
     return model, digest.hexdigest()[:16]
 
 
+def inputs_of(graph: Any) -> list[Any]:
+    """Return the inputs of a graph, without constants, which older files count among them."""
+    constants = {tensor.name for tensor in graph.initializer}
+    return [value for value in graph.input if value.name not in constants]
+
+
 def _messages(message: Any) -> Iterator[Any]:
     """Give a protobuf message and all inside of it."""
     yield message
@@ -147,9 +153,7 @@ def _converted(model: Any, digest: str) -> nn.Module:
         convert = importlib.import_module("onnx.version_converter").convert_version
         model = convert(model, 13)
     content, graph = model.SerializeToString(), model.graph
-    constants = {tensor.name for tensor in graph.initializer}
-    varying = [value for value in graph.input if value.name not in constants]
-    inputs = copy.deepcopy(varying)
+    inputs = copy.deepcopy(inputs_of(graph))
     batches = {value.type.tensor_type.shape.dim[0].dim_value for value in inputs}
     sizes = [[dim.dim_value for dim in one.type.tensor_type.shape.dim[1:]] for one in inputs]
     if not all(0 < math.prod(size) <= MAX_INPUT_VALUES for size in sizes):
@@ -157,7 +161,7 @@ def _converted(model: Any, digest: str) -> nn.Module:
     if batches not in ({0}, {1}):
         raise ValueError("it is made for several inputs at once, and not for one or for any number")
     batch = max(batches) or ANY_BATCH
-    for value in varying:
+    for value in inputs_of(graph):
         value.type.tensor_type.shape.dim[0].dim_value = batch
     del graph.output[1:], graph.value_info[:]  # the first output has the logits
     graph.output[0].type.tensor_type.ClearField("shape")
