@@ -179,9 +179,10 @@ def test_torchvision_networks_are_made_again(torchvision, tmp_path):
     assert import_torchvision() is torchvision  # once more
     model = create_model("torchvision:mobilenet_v3_small", 4)
     assert_same_outputs(model, made_again(model), torch.randn(1, 3, 32, 32), tmp_path)
-    plain = torchvision.models.squeezenet1_1(num_classes=6)
-    own = {"library": "torchvision", "name": "squeezenet1_1", "options": {"num_classes": 6}}
-    assert record_of(plain) == own
+    for name in ("squeezenet1_1", "regnet_x_400mf"):  # without a record
+        plain = torchvision.models.get_model(name, num_classes=6)
+        own = {"library": "torchvision", "name": name, "options": {"num_classes": 6}}
+        assert record_of(plain) == own
 
 
 def test_libraries_tell_what_weights_were_normalised_by(timm, torchvision):

@@ -16,7 +16,6 @@ from vinets.heads import HEADS, LocalOptions, ProductsOptions, VanishingOptions
 from vinets.heads.block_layer import BlockPolynomialLayer
 from vinets.ideals import classwise
 from vinets.ideals.base import ScaleWarning
-from vinets.models import digits_cnn
 from vinets.networks.build import options_of, rival_options
 
 SMALL = {"components": 8, "keep": 4, "monomials": 32, "progress": None}
@@ -50,10 +49,11 @@ def test_the_report_tells_what_was_built(latents, kind):
 
 
 @pytest.mark.parametrize("order", ["pca-tanh", "tanh-pca"])
-def test_the_projection_is_the_pca_of_the_latents(latents, order):
+def test_the_projection_is_the_pca_of_the_latents_of_unit_variance_or_their_own(latents, order):
     # components of unit variance that are not squashed leave the cube
     with pytest.warns(ScaleWarning) if order == "tanh-pca" else nullcontext():
         net, report = build(latents, order=order, **SMALL)
+        plain = build(latents, order=order, scale="none", **SMALL)[0].head.projection.weight
     flat = latents.store.tensor().flatten(1).double().numpy()
     if order == "tanh-pca":
         spread = flat.std(0)
@@ -71,6 +71,11 @@ def test_the_projection_is_the_pca_of_the_latents(latents, order):
     with torch.no_grad():
         seen = net.head.variables(latents.store.tensor()).numpy()
     np.testing.assert_allclose(seen, ours, atol=1e-5)
+    unit, rows = net.head.projection.weight, plain.double()
+    torch.testing.assert_close(rows @ rows.mT, torch.eye(8).double(), atol=1e-4, rtol=0)
+    cosine = torch.nn.functional.cosine_similarity(plain, unit).abs()
+    torch.testing.assert_close(cosine, torch.ones(8), atol=1e-4, rtol=0)
+    assert not torch.allclose(plain.norm(dim=1), unit.norm(dim=1), rtol=0.1)
 
 
 def test_the_local_projection_is_the_pca_of_one_position_an_example(latents):
@@ -177,25 +182,6 @@ def test_bad_input_is_named(latents, options, message):
         build(latents, **SMALL | options)
 
 
-def test_data_and_cut_are_needed(model, train):
-    with pytest.raises(ValueError, match="needs train_data and a cut"):
-        build(model, train)
-
-
-@pytest.mark.parametrize("order", ["tanh-pca", "pca-tanh"])
-def test_components_have_unit_variance_or_their_own(latents, order):
-    with pytest.warns(ScaleWarning) if order == "tanh-pca" else nullcontext():
-        plain, unit = (
-            build(latents, order=order, scale=scale, **SMALL)[0].head.projection.weight
-            for scale in ("none", "unit")
-        )
-    rows = plain.double()
-    torch.testing.assert_close(rows @ rows.mT, torch.eye(8).double(), atol=1e-4, rtol=0)
-    cosine = torch.nn.functional.cosine_similarity(plain, unit).abs()
-    torch.testing.assert_close(cosine, torch.ones(8), atol=1e-4, rtol=0)
-    assert not torch.allclose(plain.norm(dim=1), unit.norm(dim=1), rtol=0.1)
-
-
 @pytest.mark.parametrize(
     ("head", "option", "hint"),
     [
@@ -213,13 +199,15 @@ def test_an_unknown_option_is_named_with_the_nearest_or_with_its_heads(latents, 
         build(latents, head=head, **{option: 3})
 
 
-def test_options_are_refused_before_any_work(model, train, monkeypatch):
+def test_what_is_missing_or_wrong_is_refused_before_any_work(model, train, monkeypatch):
     module = sys.modules["vinets.networks.build"]
     monkeypatch.setattr(module, "collect", lambda *_, **__: pytest.fail("it began"))
     with pytest.raises(ValueError, match="'keep' parameter of build"):
         build(model, train, "relu3", keep=-1)
     with pytest.raises(TypeError, match="no option 'sausage'"):
         build(model, train, "relu3", sausage=1)
+    with pytest.raises(ValueError, match="needs train_data and a cut"):
+        build(model, train)
 
 
 @pytest.mark.parametrize(
@@ -285,21 +273,17 @@ def test_networks_built_from_a_file_and_from_memory_are_equal(model, train):
     assert all(torch.equal(t, states[1][k]) for k, t in states[0].items())
 
 
-def test_a_class_with_one_example_is_fitted_and_scored_on_it():
+def test_few_examples_lower_the_number_of_components_and_one_is_enough_for_a_class(model):
     images = torch.randn(21, 1, 8, 8, generator=torch.Generator().manual_seed(0))
     labels = torch.tensor([0] * 10 + [1] * 10 + [2])
-    net, report = build(digits_cnn(), (images, labels), "relu3", **SMALL)
+    net, report = build(model, (images, labels), "relu3", **SMALL)
     assert report.examples == 21 and net(images).shape == (21, 3)
     assert (report.pictures.owners == 2).any()
-
-
-def test_few_examples_lower_the_number_of_components():
-    images = torch.randn(6, 1, 8, 8, generator=torch.Generator().manual_seed(0))
-    options = SMALL | {"components": 50}
-    net = build(digits_cnn(), (images, torch.arange(6) % 2), "relu3", **options)[0]
+    few = images[:6], torch.arange(6) % 2
+    net = build(model, few, "relu3", **SMALL | {"components": 50})[0]
     assert len(net.head.projection.weight) == 5
     with pytest.raises(ValueError, match=r"^[^\n]+\.$"):
-        build(digits_cnn(), (images[:1], torch.tensor([0])), "relu3", **SMALL)
+        build(model, (images[:1], torch.tensor([0])), "relu3", **SMALL)
 
 
 # --- baselines --------------------------------------------------------------------------------
@@ -311,9 +295,18 @@ OPTIONS = {
 }
 
 
-@pytest.mark.parametrize("kind", OPTIONS)
-def test_baselines_stand_behind_the_same_cut(latents, kind):
-    others = baselines(latents, kind, OPTIONS[kind], seed=1)
+@pytest.fixture(scope="module", params=OPTIONS)
+def rivals(latents, request):
+    """A kind of head, and the networks that it is compared with."""
+    return request.param, baselines(latents, request.param, OPTIONS[request.param], seed=1)
+
+
+def size_of(head) -> int:
+    return sum(head.folded().parts().values())
+
+
+def test_baselines_stand_behind_the_same_cut(latents, rivals):
+    kind, others = rivals
     assert [network.head.kind for network in others.values()] == [*HEADS[kind].rivals]
     images = torch.randn(3, 1, 8, 8, generator=torch.Generator().manual_seed(0))
     for name, network in others.items():
@@ -326,36 +319,28 @@ def test_baselines_stand_behind_the_same_cut(latents, kind):
         assert all(p.data_ptr() == q.data_ptr() for p, q in zip(ours, theirs, strict=True))
 
 
-@pytest.mark.parametrize("kind", ["vanishing", "local"])
-def test_sizes_are_comparable(latents, kind):
+def test_sizes_are_comparable(latents, rivals):
+    kind, others = rivals
     head = HEADS[kind].build(latents, OPTIONS[kind])
-    others = baselines(latents, kind, OPTIONS[kind])
-    numbers = sum(head.folded().parts().values())
-    sizes = {name: sum(n.head.folded().parts().values()) for name, n in others.items()}
-    width = 64 * 16 + 1 + 10  # what one more unit would take
-    assert numbers - width < sizes["MLP"] <= numbers
-    # generators have a leading term each, and what is drawn has none
-    assert sizes["random, same degrees"] == numbers - len(head.polynomials.leading)
+    numbers, sizes = size_of(head), {name: size_of(n.head) for name, n in others.items()}
     assert sizes["linear, flat"] == 10 * (64 * 16 + 1) and sizes["linear, pooled"] == 650
+    if kind == "products":
+        assert 58_000 < numbers <= 60_000
+        for name in ("local ReLU units", "SimKD", "MLP"):
+            assert 0.95 * numbers < sizes[name] <= 60_000, name
+    else:
+        width = 64 * 16 + 1 + 10  # what one more unit would take
+        assert numbers - width < sizes["MLP"] <= numbers
+        # generators have a leading term each, and what is drawn has none
+        assert sizes["random, same degrees"] == numbers - len(head.polynomials.leading)
 
 
-def test_products_have_baselines_of_their_size(latents):
-    head = HEADS["products"].build(latents, OPTIONS["products"])
-    numbers = sum(head.folded().parts().values())
-    assert 58_000 < numbers <= 60_000
-    others = baselines(latents, "products", OPTIONS["products"])
-    for name in ("local ReLU units", "SimKD", "MLP"):
-        size = sum(others[name].head.folded().parts().values())
-        assert 0.95 * numbers < size <= 60_000, name
-
-
-@pytest.mark.parametrize("kind", OPTIONS)
-def test_one_baseline_is_drawn_as_among_all(model, train, latents, kind):
-    every = baselines(latents, kind, OPTIONS[kind], seed=2)
-    for name, network in every.items():
+def test_one_baseline_is_drawn_as_among_all(model, train, rivals):
+    kind, others = rivals
+    for name, network in others.items():
         rival = network.head.kind
         fresh = collect(model, train, "relu3", per_class=48, progress=None)
-        alone = HEADS[rival].build(fresh, rival_options(rival, kind, OPTIONS[kind]), seed=2)
+        alone = HEADS[rival].build(fresh, rival_options(rival, kind, OPTIONS[kind]), seed=1)
         state = alone.state_dict()
         assert all(torch.equal(t, state[k]) for k, t in network.head.state_dict().items()), name
 

@@ -25,7 +25,20 @@ def made(**options) -> tuple[nn.Module, VINet]:
     return model, build(model, DIGITS.train, "relu3", **SMALL, **options)[0]
 
 
-def test_the_network_is_backbone_reader_head():
+def state_of(net: nn.Module) -> dict[str, torch.Tensor]:
+    return {name: tensor.clone() for name, tensor in net.state_dict().items()}
+
+
+@pytest.fixture(scope="module", params=["vanishing", "local"])
+def tuned(request):
+    """A network after an epoch, with the state it had before."""
+    net = made(head=request.param)[1]
+    before = state_of(net)
+    fine_tune(net, FEW, batch_size=64, epochs=1, progress=None)
+    return net.eval(), before
+
+
+def test_a_network_is_backbone_reader_head_and_changes_nothing_in_what_was_cut():
     model, net = made()
     images = DIGITS.test.example(5)
     seen = {}
@@ -34,10 +47,11 @@ def test_the_network_is_backbone_reader_head():
         model(images)
         assert torch.equal(net.latents(images), seen["out"].flatten(2))
         assert torch.equal(net(images), net.head(seen["out"].flatten(2)))
-
-
-def test_making_a_network_changes_nothing_in_the_model_that_was_cut():
-    model, net = made()
+        compiled = torch.compile(net, fullgraph=True, backend="aot_eager")
+        torch.testing.assert_close(compiled(images), net(images))
+    net.train()
+    assert net.training and net.head.training
+    assert not any(m.training for m in net.backbone.modules())
     assert all(p.requires_grad for p in model.parameters())
     assert not any(p.requires_grad for p in net.backbone.parameters())
     own = dict(model.named_parameters())
@@ -47,17 +61,8 @@ def test_making_a_network_changes_nothing_in_the_model_that_was_cut():
     assert all(p.dtype == torch.float32 for p in model.parameters())
 
 
-def test_the_backbone_stays_in_eval_mode():
-    net = made()[1].train()
-    assert net.training and net.head.training
-    assert not any(m.training for m in net.backbone.modules())
-
-
-@pytest.mark.parametrize("kind", ["vanishing", "local"])
-def test_fine_tuning_changes_the_head_only(kind):
-    net = made(head=kind)[1]
-    before = {k: t.clone() for k, t in net.state_dict().items()}
-    fine_tune(net, FEW, batch_size=64, epochs=1, progress=None)
+def test_fine_tuning_changes_the_head_only(tuned):
+    net, before = tuned
     after = net.state_dict()
     moved = {k for k in before if not torch.equal(before[k], after[k])}
     assert moved and all(k.startswith("head.") for k in moved)
@@ -73,23 +78,14 @@ def test_a_projection_is_trained_if_asked_for():
     assert not torch.equal(net.head.projection.weight, before)
 
 
-def test_folding_shares_the_backbone_and_leaves_the_network_alone():
-    net = made()[1]
-    fine_tune(net, FEW, batch_size=64, epochs=1, progress=None)
-    images, state = DIGITS.test.example(30), {k: t.clone() for k, t in net.state_dict().items()}
+def test_folding_shares_the_backbone_and_leaves_the_network_alone(tuned):
+    net = tuned[0]
+    images, state = DIGITS.test.example(30), state_of(net)
     folded = net.folded()
     torch.testing.assert_close(folded(images), net(images), atol=1e-4, rtol=1e-4)
     assert folded.backbone is net.backbone and type(folded) is VINet
     assert all(torch.equal(t, state[k]) for k, t in net.state_dict().items())
     assert sum(folded.parts().values()) < sum(net.parts().values())
-
-
-def test_a_network_compiles_without_graph_breaks():
-    net = made()[1]
-    images = DIGITS.test.example(4)
-    compiled = torch.compile(net, fullgraph=True, backend="aot_eager")
-    with torch.no_grad():
-        torch.testing.assert_close(compiled(images), net(images))
 
 
 @pytest.mark.parametrize(

@@ -74,12 +74,6 @@ def test_images_are_normalised_as_the_network_knows_it(base, tmp_path):
     assert split.train.preprocessing != load_data(spec).train.preprocessing
 
 
-def test_another_split_than_that_of_the_training_is_refused(base):
-    open_with_data(str(base), "digits")
-    with pytest.raises(ValueError, match="another split of digits"):
-        open_with_data(str(base), "digits", split_seed=1)
-
-
 def test_an_uncut_network_comes_with_an_example_of_its_inputs(base, vinet):
     shapes = [tuple(open_uncut(base, *told)[1].shape[1:]) for told in ((), ("digits",))]
     assert shapes == [(1, 8, 8), (1, 8, 8)]

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 import resource
-import shutil
 from contextlib import contextmanager
 from functools import reduce
 from operator import getitem
@@ -80,87 +79,72 @@ def test_a_class_of_ones_own_has_to_be_passed(tmp_path):
 # --- files that are not what they should be ---------------------------------------------------
 
 
-def changed(folder, *path, value) -> None:
-    """Set one entry of the config; a value of KeyError deletes it."""
+def changed(folder, path, value) -> None:
+    """Set one entry of the config, by its keys with dots; a value of KeyError deletes it."""
     config = json.loads((folder / "config.json").read_text())
-    place = reduce(getitem, path[:-1], config)
-    place[path[-1]] = value
+    *above, last = path.split(".")
+    place = reduce(getitem, above, config)
+    place[last] = value
     if value is KeyError:
-        del place[path[-1]]
+        del place[last]
     (folder / "config.json").write_text(json.dumps(config))
 
 
-@pytest.mark.parametrize(
-    ("path", "value"),
-    [
-        (("format",), "other"),
-        (("version",), 99),
-        (("head",), []),
-        (("head", "kind"), "unknown"),
-        (("head", "kind"), []),
-        (("head", "arguments"), {"order": "none"}),
-        (("head", "projection"), [8]),
-        (("head", "projection"), [8, -3]),
-        (("head", "classes"), "many"),
-        (("head", "classes"), 11),
-        (("head", "polynomials"), None),
-        (("head", "polynomials", "n_variables"), 2),
-        (("head", "polynomials", "count"), KeyError),
-        (("head", "polynomials", "count"), 2**62),
-        (("head", "folded"), True),
-        (("head", "path"), [1]),
-        (("reader",), None),
-        (("reader", "kind"), "nothing"),
-        (("record",), KeyError),
-        (("record",), "text"),
-        (("record", "classes"), 7),
-        (("record", "cut"), "nowhere"),
-        (("record", "cut"), None),
-        (("record", "cut"), "relu2"),
-        (("record", "extra"), 1),
-        (("record", "inputs"), []),
-        (("record", "inputs"), {"": {"shape": [1, 8, 8], "dtype": "os"}}),
-        (("record", "inputs"), {"": {"shape": [1e400], "dtype": "float32"}}),
-        (("record", "source"), {"library": "os", "name": "system", "options": {}}),
-        (("record", "source"), "digits_cnn"),
-        (("record", "source", "options"), {"num_classes": -4}),
-    ],
+def entries(values):
+    """Parametrize a test by entries of the config and what is put there."""
+    pairs = [(path, value) for path, several in values.items() for value in several]
+    return pytest.mark.parametrize(("path", "value"), pairs)
+
+
+SYSTEM = {"library": "os", "name": "system", "options": {}}
+STRANGE = {"": {"shape": [1, 8, 8], "dtype": "os"}}
+ENDLESS = {"": {"shape": [1e400], "dtype": "float32"}}
+
+
+@entries(
+    {
+        **{"format": ["other"], "version": [99], "reader": [None], "reader.kind": ["nothing"]},
+        **{"head": [[]], "head.kind": ["unknown", []], "head.arguments": [{"order": "none"}]},
+        **{"head.projection": [[8], [8, -3]], "head.classes": ["many", 11], "head.path": [[1]]},
+        **{"head.polynomials": [None], "head.polynomials.n_variables": [2], "head.folded": [True]},
+        **{"head.polynomials.count": [KeyError, 2**62], "record": [KeyError, "text"]},
+        **{"record.classes": [7], "record.extra": [1], "record.inputs": [[], STRANGE, ENDLESS]},
+        **{"record.cut": ["nowhere", None, "relu2"], "record.source": [SYSTEM, "digits_cnn"]},
+        **{"record.source.options": [{"num_classes": -4}]},
+    }
 )
 def test_a_changed_description_is_refused_in_one_sentence(folder, path, value):
-    changed(folder, *path, value=value)
+    changed(folder, path, value)
     with pytest.raises(ValueError, match=r"^[^\n]+\.$"):
         VINet.from_pretrained(folder)
 
 
-@pytest.mark.parametrize(
-    ("path", "value"),
-    [
-        (("record", "classes"), [f"other {k}" for k in range(10)]),
-        (("record", "data"), None),
-        (("record", "notes"), {"accuracy": 1.0}),
-        (("head", "order"), [3]),
-        (("digest",), KeyError),
-        (("digest",), "0" * 32),
-    ],
+@entries(
+    {
+        "record.classes": [[f"other {k}" for k in range(10)]],
+        "record.data": [None],
+        "record.notes": [{"accuracy": 1.0}],
+        "head.order": [[3]],
+        "digest": [KeyError, "0" * 32],
+    }
 )
 def test_a_description_that_fits_but_was_edited_is_refused(folder, path, value):
-    changed(folder, *path, value=value)
+    changed(folder, path, value)
     with pytest.raises(ValueError, match=r"not written together|does not describe"):
         VINet.from_pretrained(folder)
 
 
-def test_weights_of_a_network_like_it_are_refused(folder, tmp_path):
-    other = VINet.from_pretrained(folder)
-    other.head.linear.bias.data[0] += 1
-    other.save_pretrained(tmp_path / "other")
-    shutil.copy(tmp_path / "other" / "model.safetensors", folder)
+def test_weights_of_a_network_like_it_are_refused(folder):
+    state = load_file(folder / "model.safetensors")
+    state["head.linear.bias"][0] += 1
+    save_file(state, folder / "model.safetensors")
     with pytest.raises(ValueError, match="not written together"):
         VINet.from_pretrained(folder)
 
 
 def test_networks_of_the_version_before_are_read(folder):
-    changed(folder, "digest", value=KeyError)
-    changed(folder, "version", value=2)
+    changed(folder, "digest", KeyError)
+    changed(folder, "version", 2)
     assert VINet.from_pretrained(folder).record.cut
 
 
@@ -241,28 +225,24 @@ def little_memory():
 HUGE = 1 << 30
 WIDE = {"size": [8, 8], "width": HUGE, "num_classes": 10}
 DEEP = {"blocks": [HUGE] * 4, "num_classes": 10, "maxpool": False}
-LIBRARY = {"library": "vinets"}
+SOURCES = [
+    {"library": "vinets", "name": name, "options": options}
+    for name, options in (("vit", WIDE), ("resnet", DEEP))
+]
 
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs /proc")
-@pytest.mark.parametrize(
-    ("path", "value"),
-    [
-        (("head", "rescale"), [HUGE, 2]),
-        (("head", "classes"), HUGE),
-        (("head", "polynomials", "count"), HUGE),
-        (("head", "polynomials", "n_variables"), HUGE),
-        (("head", "projection"), [HUGE, HUGE]),
-        (("head", "path"), [HUGE, 2, HUGE, 2]),
-        (("record", "inputs", "", "shape"), [1, 1 << 16, 1 << 16]),
-        (("record", "source", "options", "num_classes"), 1 << 20),
-        (("record", "source"), {**LIBRARY, "name": "vit", "options": WIDE}),
-        (("record", "source"), {**LIBRARY, "name": "resnet", "options": DEEP}),
-        (("record", "cut"), "50%"),
-    ],
+@entries(
+    {
+        **{"head.rescale": [[HUGE, 2]], "head.classes": [HUGE], "head.polynomials.count": [HUGE]},
+        **{"head.polynomials.n_variables": [HUGE], "head.projection": [[HUGE, HUGE]]},
+        **{"head.path": [[HUGE, 2, HUGE, 2]], "record.inputs..shape": [[1, 1 << 16, 1 << 16]]},
+        **{"record.source.options.num_classes": [1 << 20], "record.source": SOURCES},
+        **{"record.cut": ["50%"]},
+    }
 )
 def test_a_small_config_takes_no_memory_before_it_fits_the_weights(folder, path, value):
-    changed(folder, *path, value=value)
+    changed(folder, path, value)
     with little_memory(), pytest.raises(ValueError, match=r"^[^\n]+\.$") as caught:
         VINet.from_pretrained(folder)
     assert "allocate" not in str(caught.value) and "emory" not in str(caught.value).replace(

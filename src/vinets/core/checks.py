@@ -103,6 +103,11 @@ def reason_of(error: BaseException | str, most: int = 200) -> str:
     return shortened(" ".join(str(error).split()).rstrip(".") or type(error).__name__, most)
 
 
+def first_reason_of(error: BaseException) -> str:
+    """Return what the first line of an error says, where advice and traces follow it."""
+    return reason_of((str(error).strip().splitlines() or [type(error).__name__])[0])
+
+
 def shortened(text: str, most: int) -> str:
     """Return a text, or its beginning if it has more than ``most`` letters."""
     return text if len(text) <= most else f"{text[:most]}..."

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from vinets.core.checks import parameter_error, reason_of
+from vinets.core.checks import first_reason_of, parameter_error
 from vinets.core.device import Inputs, call, each, tensors_of
 from vinets.core.files import check_name
 from vinets.core.options import flat
@@ -81,12 +81,9 @@ def export_network(
     network : Module
         A network of :func:`vinets.build`, or any other with ``data`` or an ``example``.
     exporting : ExportOptions
-        Or its fields as keywords. ``format``, a name of :data:`EXPORT_FORMATS`: ``"onnx"``,
-        ``"onnx-float16"``, ``"onnx-int8"``, or ``"torch"`` for
-        :func:`torch.export.load`, whose program takes its inputs by position; None goes by the
-        suffix, ``.onnx`` or ``.pt2``. ``opset``, the version of the ONNX operators.
-        ``most_lost``, points of accuracy that the file may lose, 1. ``calibration``, how many
-        training examples, drawn by ``seed``, ``"onnx-int8"`` takes the ranges of values from, 256.
+        Or its fields as keywords. The ``format`` is ``"onnx"``, ``"onnx-float16"``,
+        ``"onnx-int8"``, or ``"torch"`` for :func:`torch.export.load`, whose program takes its
+        inputs by position; None goes by the suffix, ``.onnx`` or ``.pt2``.
     data : DataSplit or None
         File and network are compared on its test part; formats that round need it.
     example : Tensor, dict of Tensor or None
@@ -96,6 +93,8 @@ def export_network(
         where the format rounds.
     device : str
         Where the network runs for the comparison; the file runs on the CPU.
+    seed : int
+        For what is drawn: random inputs, and the examples that int8 is calibrated on.
     """
     target = Path(path)
     kind = _format(target, exporting, data)
@@ -148,8 +147,7 @@ def export_network(
             cause: BaseException = error
             while cause.__cause__ is not None:  # exporters wrap what went wrong in advice
                 cause = cause.__cause__
-            lines = str(cause).strip().splitlines()
-            reason = reason_of(lines[0] if lines else cause)
+            reason = first_reason_of(cause)
             message = f"The network could not be exported to {kind.title}: {reason}."
             raise ValueError(message) from error
         if exact and not difference <= TOLERANCE:  # also catches NaN

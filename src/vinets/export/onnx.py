@@ -12,9 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vinets.core.checks import reason_of
+from vinets.core.checks import first_reason_of
 from vinets.export.program import metadata_of, program_of
-from vinets.models.libraries.onnx import read_onnx
+from vinets.models.libraries.onnx import inputs_of, read_onnx, start_session
 from vinets.networks.runtimes import ExportedNetwork, ExportFormat, Network, Runner
 
 BATCH = "batch"
@@ -58,7 +58,7 @@ class Onnx(ExportFormat):
         return next(int(one.version) for one in model.opset_import if one.domain == "")
 
     def runner(self, path: Path) -> Runner:
-        return _session(path.read_bytes(), torch.get_num_threads())
+        return _runner(path.read_bytes(), torch.get_num_threads())
 
     def open(self, path: Path) -> ExportedNetwork:
         onnx = importlib.import_module("onnx")
@@ -66,18 +66,21 @@ class Onnx(ExportFormat):
             # The runtime would read any file that is named there, from the folder it runs in.
             model = read_onnx(path)[0]
             content = model.SerializeToString()
+            # In which numbers most of the file computes.
+            kinds = {tensor.data_type for tensor in model.graph.initializer if len(tensor.dims)}
+            precision = "float16" if onnx.TensorProto.FLOAT16 in kinds else "float32"
+            if any(node.op_type == "DequantizeLinear" for node in model.graph.node):
+                precision = "int8"
             return ExportedNetwork(
                 "onnxruntime",
-                _precision(onnx, model.graph),
+                precision,
                 _inputs(onnx, model.graph),
                 {one.key: one.value for one in model.metadata_props},
                 len(content),
-                lambda threads: _session(content, threads),
+                lambda threads: _runner(content, threads),
             )
         except Exception as error:  # whatever protobuf and the runtime say about a broken file
-            lines = str(error).strip().splitlines()
-            reason = reason_of(lines[0] if lines else error)
-            raise ValueError(f"{path} cannot be run: {reason}.") from None
+            raise ValueError(f"{path} cannot be run: {first_reason_of(error)}.") from None
 
 
 class OnnxFloat16(Onnx):
@@ -142,12 +145,8 @@ class OnnxInt8(Onnx):
         return version
 
 
-def _session(content: bytes, threads: int) -> Runner:
-    runtime = importlib.import_module("onnxruntime")
-    options = runtime.SessionOptions()
-    options.intra_op_num_threads = threads
-    options.log_severity_level = 3  # errors alone; those are raised as well
-    session = runtime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+def _runner(content: bytes, threads: int) -> Runner:
+    session = start_session(content, threads)
     required = [given.name for given in session.get_inputs()]
     first = session.get_outputs()[0].name
 
@@ -174,19 +173,10 @@ def _name_batch(graph: Any) -> None:
                     dim.dim_param = re.sub(rf"\b{re.escape(symbol)}\b", BATCH, dim.dim_param)
 
 
-def _precision(onnx: Any, graph: Any) -> str:
-    """Return the numbers in which most of the file computes."""
-    if any(node.op_type == "DequantizeLinear" for node in graph.node):
-        return "int8"
-    kinds = {tensor.data_type for tensor in graph.initializer if len(tensor.dims)}
-    return "float16" if onnx.TensorProto.FLOAT16 in kinds else "float32"
-
-
 def _inputs(onnx: Any, graph: Any) -> dict[str, Any]:
     """Return shapes without the batch and dtypes, as a network's record has them."""
-    constants = {tensor.name for tensor in graph.initializer}
     inputs = {}
-    for value in (one for one in graph.input if one.name not in constants):
+    for value in inputs_of(graph):
         kind = value.type.tensor_type
         shape = [dim.dim_value for dim in kind.shape.dim][1:]
         if not all(shape) or not kind.shape.dim:

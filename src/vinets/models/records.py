@@ -18,7 +18,7 @@ import os
 import re
 import reprlib
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -30,7 +30,7 @@ from torch.overrides import TorchFunctionMode
 from vinets.core.checks import optional_positive_int, parameter_error, reason_of
 from vinets.core.files import parse_json
 from vinets.core.plain import nearest
-from vinets.models.libraries.base import LIBRARIES, Library, harmless, libraries
+from vinets.models.libraries.base import LIBRARIES, Library, harmless, libraries, record_error
 
 ModelRecord: TypeAlias = dict[str, Any]
 """The keys library, name and options; plain JSON values."""
@@ -42,6 +42,7 @@ MAX_TENSORS = 20_000  # the largest networks have a few thousand
 # Tensors up to these sizes take memory even in a sketch, because networks compute with them while
 # they are made. Whole numbers are positions and masks, which no file of weights holds.
 MAX_SKETCHED_FLOATS, MAX_SKETCHED_INTEGERS = 4_096, 1 << 20
+HUB = "huggingface_hub.constants"
 OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_DATASETS_OFFLINE")
 
 # Options that name weights, files or code to fetch. They shape no network: records go without.
@@ -90,7 +91,7 @@ def create_model(spec: str, /, num_classes: int | None = None, **options: Any) -
     >>> source_of(model)
     {'library': 'vinets', 'name': 'digits_cnn', 'options': {'num_classes': 3}}
     """
-    library, name = _parse(spec)
+    library, name = parse_spec(spec)
     count = optional_positive_int("create_model", "num_classes", num_classes)
     if count is not None:
         options = library.with_classes(options, count)
@@ -110,7 +111,7 @@ def create_model(spec: str, /, num_classes: int | None = None, **options: Any) -
 
 def check_options(spec: str, options: dict[str, Any]) -> None:
     """Raise for options of a network that its record may not hold, so that it opens again."""
-    library, name = _parse(spec)
+    library, name = parse_spec(spec)
     known = library.shape_options
     for key, value in options.items():
         if _fetches(key) or not harmless(value) or (known is not None and key not in known):
@@ -135,7 +136,7 @@ def channel_options(spec: str, channels: int) -> dict[str, Any]:
     >>> channel_options("timm:resnet18", 1), channel_options("text_transformer", 1)
     ({'in_chans': 1}, {})
     """
-    library, name = _parse(spec)
+    library, name = parse_spec(spec)
     return library.with_channels(name, channels)
 
 
@@ -146,7 +147,7 @@ def normalisation_of(
 
     None where its library does not tell.
     """
-    mean, std = _parse(spec)[0].normalisation(model, weights) or ((), ())
+    mean, std = parse_spec(spec)[0].normalisation(model, weights) or ((), ())
     try:
         pair = tuple(map(float, mean)), tuple(map(float, std))
     except (TypeError, ValueError):  # it comes from a file, perhaps
@@ -165,16 +166,22 @@ def spec_of(source: ModelRecord) -> str:
     return LIBRARIES[source["library"]]().spec(source["name"])
 
 
-def _parse(spec: str) -> tuple[Library, str]:
+def parse_spec(
+    spec: str, owner: str = "create_model", others: str = "", saved: Iterable[str] = ()
+) -> tuple[Library, str]:
+    """Return the library that a network is written for, and the name that it has there.
+
+    The error is the ``owner``'s, which also takes ``others``, in words, and the names ``saved``.
+    """
     known = libraries()
     for library in known if isinstance(spec, str) else ():
         name = library.parse(spec)
         if name is not None:
             return library, name
     plain = [name for library in known if not library.prefix for name in library.names()]
-    accepted = ", ".join(library.written for library in known)
-    hint = nearest(str(spec), plain).lstrip()
-    raise parameter_error("create_model", "spec", f"one of {accepted}", spec, hint)
+    accepted = f"{others}one of {', '.join(library.written for library in known)}"
+    hint = nearest(str(spec), [*saved, *plain]).lstrip()
+    raise parameter_error(owner, "spec", accepted, spec, hint)
 
 
 def _build(record: ModelRecord) -> nn.Module:
@@ -219,25 +226,14 @@ def source_of(model: nn.Module) -> ModelRecord | None:
             for name, options in library.candidates(model):
                 yield {"library": library.name, "name": name, "options": options}
 
-    shapes = _shapes(model)
+    forms, room = forms_of(model), room_for(bytes_of(model))
     for candidate in candidates():
         try:
-            record = _checked(candidate)
-            with offline(), torch.random.fork_rng(devices=[]):  # the seed must not move
-                try:
-                    with torch.device("meta"):  # no memory for the weights
-                        twin = _build(record)
-                except ValueError:  # some networks compute while they are made
-                    twin = _build(record)
+            if forms_of(sketch(candidate, room)) == forms:
+                return _checked(candidate)
         except ValueError:
             continue
-        if _shapes(twin) == shapes:
-            return record
     return None
-
-
-def _shapes(model: nn.Module) -> dict[str, tuple[int, ...]]:
-    return {k: tuple(v.shape) for k, v in model.state_dict().items() if isinstance(v, Tensor)}
 
 
 def rebuild(source: ModelRecord, room: int | None = None) -> nn.Module:
@@ -272,33 +268,27 @@ def sketch(source: ModelRecord, room: int) -> nn.Module:
 
 def _checked(source: Any) -> ModelRecord:
     """Return a copy of ``source`` if it is a record that may be built, else raise one sentence."""
-
-    def refused(accepted: str, got: Any, remedy: str = "") -> ValueError:
-        return parameter_error("rebuild", "source", accepted, reprlib.repr(got), remedy)
-
     if not isinstance(source, dict) or set(source) != {"library", "name", "options"}:
-        accepted = "a dict with the keys library, name and options"
-        raise refused(accepted, source, "See source_of(model).")
+        accepted = "of the keys library, name and options alone"
+        raise record_error(accepted, source, "See source_of(model).")
     library, name, options = source["library"], source["name"], source["options"]
     if not isinstance(library, str) or library not in LIBRARIES:
         known = ", ".join(each.name for each in libraries())
-        raise refused(f"a record whose library is one of {known}", library)
-    if not isinstance(name, str):
-        raise refused("a record whose name is a text of letters, digits, dots and the like", name)
+        raise record_error(f"whose library is one of {known}", library)
     made_by = LIBRARIES[library]()
     made_by.check(name)
     kept = _plain(options)
     if not isinstance(kept, dict):
-        raise refused("a record whose options are a dict of plain JSON values", options)
+        raise record_error("whose options are a dict of plain JSON values", options)
     for key, value in nested_items(kept):
         if _fetches(key) and value:
-            raise refused("a record without options that fetch weights or code", key)
+            raise record_error("without options that fetch weights or code", key)
         several = value if isinstance(value, list) else [value]
         deep = any(isinstance(one, int) and one > MAX_LAYERS for one in several)
         if deep and re.search("layer|depth|block", key):  # libraries make lists of that length
-            raise refused(f"a record with {reprlib.repr(key)} of at most {MAX_LAYERS}", value)
+            raise record_error(f"with {reprlib.repr(key)} of at most {MAX_LAYERS}", value)
         if key in CLASS_COUNTS and isinstance(value, int) and value > MAX_CLASSES:
-            raise refused(f"a record with {key} below 2**20", value)
+            raise record_error(f"with {key} below 2**20", value)
     return {"library": library, "name": name, "options": made_by.known_options(name, kept)}
 
 
@@ -369,7 +359,7 @@ class TensorGuard(TorchFunctionMode):
             made = func(*args, **{**unseeded, "device": "meta"})
         floats = made.dtype.is_floating_point
         if self.room is not None:
-            self.room -= made.numel() * made.element_size()
+            self.room -= made.nbytes
             if self.room < 0:
                 raise ValueError("it takes far more memory than there are weights for")
         elif made.numel() > (MAX_SKETCHED_FLOATS if floats else MAX_SKETCHED_INTEGERS):
@@ -385,31 +375,37 @@ def room_for(stored: int) -> int:
     return 16 * stored + (640 << 20)  # a VGG-19 takes 548 MiB
 
 
+def forms_of(network: nn.Module) -> dict[str, tuple[bool, tuple[int, ...]]]:
+    """Return of every parameter and buffer whether it holds floats, and its shape."""
+    tensors = {k: t for k, t in network.state_dict().items() if isinstance(t, Tensor)}
+    return {k: (t.is_floating_point(), tuple(t.shape)) for k, t in tensors.items()}
+
+
 def bytes_of(network: nn.Module) -> int:
     """Count the bytes of parameters and buffers, whether they have numbers or not."""
-    tensors = {id(t): t for t in (*network.parameters(), *network.buffers())}
-    return sum(t.numel() * t.element_size() for t in tensors.values())
+    return sum(t.nbytes for t in (*network.parameters(), *network.buffers()))
 
 
 @contextlib.contextmanager
 def offline() -> Iterator[None]:
     """Let no library fetch anything from the Hugging Face Hub meanwhile."""
     before = {name: os.environ.get(name) for name in OFFLINE}
-    # The library reads the variable once, when it is imported.
-    hub = sys.modules.get("huggingface_hub.constants")
-    known = getattr(hub, "HF_HUB_OFFLINE", False)
+    asked = (before["HF_HUB_OFFLINE"] or "").upper() in ("1", "ON", "YES", "TRUE")
+    # The library reads the variable once, when it is imported: before, or only meanwhile.
+    known = getattr(sys.modules.get(HUB), "HF_HUB_OFFLINE", asked)
     os.environ.update(dict.fromkeys(OFFLINE, "1"))
-    if hub is not None:
-        hub.HF_HUB_OFFLINE = True  # type: ignore[attr-defined]
+    _set_offline(True)
     try:
         yield
     finally:
         for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
+            os.environ.pop(name, None)
+            if value is not None:
                 os.environ[name] = value
-        imported = sys.modules.get("huggingface_hub.constants")
-        if imported is not None:  # perhaps only now, with the variable set
-            asked = (before["HF_HUB_OFFLINE"] or "").upper() in ("1", "ON", "YES", "TRUE")
-            imported.HF_HUB_OFFLINE = known if hub is not None else asked  # type: ignore[attr-defined]
+        _set_offline(known)
+
+
+def _set_offline(value: bool) -> None:
+    """Tell the hub, if it was imported."""
+    if HUB in sys.modules:
+        vars(sys.modules[HUB])["HF_HUB_OFFLINE"] = value

@@ -67,8 +67,8 @@ def _fit(model: nn.Module, found: Mapping[str, Form | Tensor], path: str | Path)
     # PyTorch counts batches since 0.4.1, and needs no count.
     missing = [name for name in missing if not name.endswith("num_batches_tracked")]
     unexpected = [name for name in found if name not in used and not name.endswith(COUNTS_OF_THOP)]
-    shapes = {n: (tuple(found[own].shape), tuple(wanted[n].shape)) for n, own in names.items()}
-    misshapen = {n: shapes[n] for n in wanted if n in shapes and shapes[n][0] != shapes[n][1]}
+    pairs = ((n, found[names[n]].shape, t.shape) for n, t in wanted.items() if n in names)
+    misshapen = {n: (tuple(a), tuple(b)) for n, a, b in pairs if a != b}
     faults = {
         "missing": missing,
         "unexpected": unexpected,

@@ -12,15 +12,14 @@ import torch
 from torch import Tensor, nn
 
 from vinets import pretrained
-from vinets.core.checks import parameter_error, reason_of
+from vinets.core.checks import first_reason_of, reason_of
 from vinets.core.device import Inputs, call, each, evaluating, logits_of, tensors_of
-from vinets.core.plain import nearest
 from vinets.core.settings import RECIPES
 from vinets.data import Preprocessing
-from vinets.models import channel_options, create_model, libraries, spec_of, use_file
+from vinets.models import channel_options, create_model, spec_of, use_file
 from vinets.models.libraries.base import UnnamedFile
 from vinets.models.origin import Record, example_inputs, remember_training, trained_on
-from vinets.models.records import check_options
+from vinets.models.records import check_options, parse_spec
 from vinets.networks.network import CutNetwork, load_trained
 from vinets.networks.runtimes import open_exported, suffixes
 from vinets.networks.storage import CONFIG, DESCRIPTION, read_uncut
@@ -89,23 +88,16 @@ def open_network(
     if exported:
         one = open_exported(folder)
         return _named(folder.name, one, one.record)
-    _refuse_code_without_a_class(folder)
     # A name of another library has a colon, hf:org/net a slash as well: other slashes are paths.
-    if folder.exists() or (":" not in name and "/" in name):
+    if folder.suffix != ".py" and (folder.exists() or (":" not in name and "/" in name)):
         raise FileNotFoundError(
             f"{spec} is not a folder. Pass one that vinets train or vinets build wrote, "
             f"{' or '.join(pretrained.names())}, or the name of a network with its weights, "
             "which may be path/file.py:CLASS."
         )
-    known, saved = libraries(), pretrained.names()
-    if all(library.parse(name) is None for library in known):
-        plain = [one for library in known if not library.prefix for one in library.names()]
-        accepted = (
-            f"a folder that vinets train or vinets build wrote, {', '.join(saved)}, or, with its "
-            f"weights, one of {', '.join(library.written for library in known)}"
-        )
-        hint = nearest(name, [*saved, *plain]).lstrip()
-        raise parameter_error("open_network", "spec", accepted, name, hint)
+    saved = pretrained.names()
+    others = f"a folder that vinets train or vinets build wrote, {', '.join(saved)}, or, with its "
+    parse_spec(name, "open_network", f"{others}weights, ", saved)
     network = make_network(name, num_classes, channels, options)
     if weights is None:
         return network
@@ -126,16 +118,10 @@ def make_network(
     options: Mapping[str, Any] | None = None,
 ) -> NamedNetwork:
     """Make a network by its name, untrained, for that many classes and channels."""
-    _refuse_code_without_a_class(Path(name).expanduser())
     fitted = {} if channels is None else channel_options(name, channels)
     check_options(name, {**(options or {})})
     model = create_model(name, **{"num_classes": num_classes, **fitted, **(options or {})})
     return NamedNetwork(name, model.eval(), name, trained=False)
-
-
-def _refuse_code_without_a_class(path: Path) -> None:
-    if path.suffix == ".py" and path.is_file():
-        raise ValueError(f"{path} is a file. Name the class in it as well, as {path}:CLASS.")
 
 
 def in_torch(opened: NamedNetwork, spec: str | Path) -> NamedNetwork:
@@ -253,7 +239,7 @@ def check_inputs(opened: NamedNetwork, example: Inputs, classes: int | None = No
     # Layers raise these for a shape that they do not take; anything else is no matter of shapes.
     except (RuntimeError, ValueError, TypeError, AssertionError) as error:
         shapes = ", ".join(str(tuple(t.shape[1:])) for t in tensors_of(example))
-        reason = reason_of((str(error).strip().splitlines() or [type(error).__name__])[0])
+        reason = first_reason_of(error)
         raise ValueError(
             f"{opened.name} does not take inputs of shape {shapes}: {reason}."
         ) from None

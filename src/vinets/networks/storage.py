@@ -29,7 +29,7 @@ from vinets.latent.cut import truncate
 from vinets.latent.reader import LatentReader
 from vinets.models.libraries.base import UnnamedFile
 from vinets.models.origin import Record, example_inputs, remember_training
-from vinets.models.records import TensorGuard, bytes_of, rebuild, room_for, sketch
+from vinets.models.records import TensorGuard, bytes_of, forms_of, rebuild, room_for, sketch
 from vinets.models.weights import check_weights, load_weights, save_weights
 from vinets.networks.network import NOTE, CutNetwork, network_of
 from vinets.networks.runtimes import WholeNetwork
@@ -93,7 +93,7 @@ def load_network(directory: str | Path, backbone: nn.Module | None = None) -> Cu
         index, _ = read_file(weights, wanted=lambda k, f: _of_head(k) and f.dtype == torch.int64)
         with TensorGuard():
             drawn = nn.ModuleDict(_behind(config, index))
-    _compare(folder, _forms(drawn), {k: form for k, form in stored.items() if _of_head(k)})
+    _compare(folder, forms_of(drawn), {k: form for k, form in stored.items() if _of_head(k)})
     if backbone is None:
         backbone = _backbone(folder, record, stored, room)
     _refuse_size(path, drawn, room)
@@ -106,7 +106,7 @@ def load_network(directory: str | Path, backbone: nn.Module | None = None) -> Cu
         behind = _behind(config, state)
         network = network_of(cut, reader, behind["head"], record)
         network.distances = behind.get("distances")
-    _compare(folder, _forms(network), stored)
+    _compare(folder, forms_of(network), stored)
     with torch.no_grad():
         network.load_state_dict(state, assign=True)  # keeps the dtypes of the file
     for p in network.backbone.parameters():
@@ -140,7 +140,7 @@ def _backbone(folder: Path, record: Record, stored: Mapping[str, Any], room: int
     drawn = sketch(record.source, room)
     # A network that cannot be traced is kept whole, as "model" of what stops it at the cut.
     whole = {
-        f"backbone.{inner}{k}": f for inner in ("", "model.") for k, f in _forms(drawn).items()
+        f"backbone.{inner}{k}": f for inner in ("", "model.") for k, f in forms_of(drawn).items()
     }
     stored = {k: form for k, form in stored.items() if not _of_head(k)}
     _compare(folder, {k: whole[k] for k in stored if k in whole}, stored)
@@ -165,11 +165,6 @@ def _compare(folder: Path, expected: Mapping[str, Any], stored: Mapping[str, Any
             f"The weights in {folder} do not fit the network of its {CONFIG}: {len(wrong)} tensors "
             f"differ, among them {', '.join(wrong[:3])}."
         )
-
-
-def _forms(network: nn.Module) -> dict[str, tuple[bool, tuple[int, ...]]]:
-    """Return of every tensor whether it holds floats, and its shape."""
-    return {k: (t.is_floating_point(), tuple(t.shape)) for k, t in network.state_dict().items()}
 
 
 def _of_head(name: str) -> bool:

@@ -17,8 +17,6 @@ from vinets.core.checks import parameter_error
 from vinets.core.plain import nearest
 from vinets.core.registry import Registry
 
-MAX_NAME_LETTERS = 100  # in a record
-
 Options: TypeAlias = dict[str, Any]
 """Arguments of a network by name: plain JSON values where they come from a record."""
 
@@ -33,6 +31,9 @@ class Library(ABC):
     written: ClassVar[str]  # what users write, shown in help and complaints
     # Options that records may hold: they shape a network, and name no file and no weights.
     shape_options: ClassVar[Set[str] | None] = None  # None: any
+    # Names that records may hold, and how a complaint describes them.
+    record_name: ClassVar[re.Pattern[str]] = re.compile(r"[\w.]{1,100}")
+    record_form: ClassVar[str] = "of up to 100 letters, digits, dots and underscores"
 
     def __init_subclass__(cls, **more: Any) -> None:
         super().__init_subclass__(**more)
@@ -48,9 +49,8 @@ class Library(ABC):
 
     def check(self, name: str) -> None:
         """Raise for a name, perhaps of a file that nobody vouches for, that cannot be meant."""
-        if len(name) > MAX_NAME_LETTERS or not name.replace("_", "").replace(".", "").isalnum():
-            accepted = "a record whose name has letters, digits, dots and underscores only"
-            raise parameter_error("rebuild", "source", accepted, reprlib.repr(name))
+        if not isinstance(name, str) or not self.record_name.fullmatch(name):
+            raise record_error(f"whose name is {self.record_form}", name)
 
     def known_options(self, name: str, options: Options) -> Options:
         """Return the options of a record that nobody vouches for, as far as they may be used.
@@ -58,14 +58,12 @@ class Library(ABC):
         Those of ``shape_options`` are numbers, words or lists of these. A library without that list
         drops what can do no harm, and raises for the rest.
         """
-        known = self.shape_options
-        for key, value in () if known is None else options.items():
-            if known is not None and (key not in known or not harmless(value)):
-                accepted = (
-                    f"a record with options that {self.name} is known to shape networks by, made "
-                    "of numbers and words"
-                )
-                raise parameter_error("rebuild", "source", accepted, reprlib.repr(key))
+        if self.shape_options is None:
+            return options
+        for key, value in options.items():
+            if key not in self.shape_options or not harmless(value):
+                accepted = f"options that {self.name} is known to shape networks by"
+                raise record_error(f"with {accepted}, made of numbers and words", key)
         return options
 
     @abstractmethod
@@ -83,12 +81,13 @@ class Library(ABC):
         """Return what takes the options of a network, to be named when others come."""
         return type(self.build(name, {}))
 
-    @abstractmethod
     def candidates(self, model: nn.Module) -> Iterator[tuple[str | None, Options]]:
         """Give names and options that may make ``model`` again, the likeliest first.
 
-        Every candidate is tried, so that guesses do no harm.
+        Every candidate is tried, so that guesses do no harm. Without any, only a network that
+        ``create_model`` made has a record.
         """
+        return iter(())
 
     def with_classes(self, options: Options, count: int) -> Options:
         """Return the options with ``count`` outputs of the last layer."""
@@ -121,14 +120,18 @@ class Library(ABC):
 class UnnamedFile(ValueError):
     """A record is of a network in a file that the user did not name."""
 
-    def __init__(self, name: str) -> None:
-        file = name.rpartition(":")[0] if ".onnx:" in name else name
+    def __init__(self, name: str, file: str) -> None:
         super().__init__(
             f"This network is {file}, and a file is run only if you name it: write "
             f"FOLDER@{file} for the folder, with the path of the file, or call "
             "vinets.models.use_file before."
         )
         self.name = name
+
+
+def record_error(accepted: str, got: Any, remedy: str = "") -> ValueError:
+    """Build the error for a record, perhaps of a file that nobody vouches for."""
+    return parameter_error("rebuild", "source", f"a record {accepted}", reprlib.repr(got), remedy)
 
 
 def harmless(value: Any) -> bool:

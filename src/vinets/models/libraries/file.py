@@ -10,7 +10,6 @@ from __future__ import annotations
 import ast
 import difflib
 import hashlib
-import importlib.util
 import inspect
 import re
 import sys
@@ -27,12 +26,11 @@ from vinets.models.libraries.base import Library, Options, UnnamedFile, harmless
 from vinets.models.libraries.onnx import use_onnx
 
 SPEC = re.compile(r"(.+\.py):(\w+)")
-RECORD_NAME = re.compile(r"[\w .+-]+\.py:\w+")  # the name of a file without its folders
 # Begins a name that no import statement can mean, so that the module of a file hides no other.
 FILE_MODULE = "vinets file "
 
-_named: dict[str, Callable[..., Any]] = {}
-_codes: dict[str, str] = {}  # digests of their code
+# What makes a network, and a digest of its code, by the name in records.
+_named: dict[str, tuple[Callable[..., Any], str]] = {}
 
 
 class File(Library):
@@ -40,17 +38,18 @@ class File(Library):
 
     name = "file"
     prefix = "FILE.py"
-    written = "FILE.py:CLASS"
+    written = record_form = "FILE.py:CLASS"
+    record_name = re.compile(r"[\w .+-]+\.py:\w+")  # the name of a file without its folders
 
     def parse(self, spec: str) -> str | None:
+        if spec.endswith(".py"):
+            raise ValueError(f"{spec} names a file. Name the class in it as well, as {spec}:CLASS.")
         return use_file(spec) if SPEC.fullmatch(spec) else None
 
     def check(self, name: str) -> None:
-        if not RECORD_NAME.fullmatch(name):
-            accepted = "a record whose name is FILE.py:CLASS"
-            raise parameter_error("rebuild", "source", accepted, repr(name[:80]))
+        super().check(name)
         if name not in _named:
-            raise UnnamedFile(name)
+            raise UnnamedFile(name, name)
 
     def names(self) -> Iterable[str]:
         return _named
@@ -59,7 +58,7 @@ class File(Library):
         # Records choose the options, and a text may be a path to read from.
         if not harmless([*options.values()]):
             raise ValueError("options of a network in a file are small numbers, words, and lists")
-        make = _named[name]
+        make, code = _named[name]
         signature = inspect.signature(make)
         taken = signature.parameters.values()
         if not any(p.name == "num_classes" or p.kind is p.VAR_KEYWORD for p in taken):
@@ -76,14 +75,11 @@ class File(Library):
         if not isinstance(model, nn.Module):
             raise ValueError(f"it gave {type(model).__name__}, and a torch.nn.Module is wanted")
         for part in model.modules():  # every part, because the network may be cut
-            vars(part)["vinets_code"] = _codes[name]
+            vars(part)["vinets_code"] = code
         return model
 
     def spec(self, name: str) -> str:
         return name
-
-    def candidates(self, model: nn.Module) -> Iterator[tuple[str | None, Options]]:
-        return iter(())  # create_model leaves a record; other objects may have any arguments
 
 
 def use_file(spec: str, *, known_as: str | None = None) -> str:
@@ -119,7 +115,7 @@ def use_file(spec: str, *, known_as: str | None = None) -> str:
         hint = f" It has {', '.join(near)}." if near else ""
         raise ValueError(f"{written[1]} has no class or function {name}.{hint}")
     key = f"{path.name}:{name}" if known_as is None else known_as
-    _named[key], _codes[key] = made, code
+    _named[key] = made, code
     return key
 
 
@@ -130,10 +126,8 @@ def _run(path: Path, neighbours: tuple[Path, ...], code: str) -> ModuleType:
     for key, one in [*sys.modules.items()] if name in sys.modules else ():
         if getattr(one, "__file__", None) in stale:  # it may have changed as well
             del sys.modules[key]
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None  # it ends in .py
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # because dataclasses look there
+    module = sys.modules[name] = ModuleType(name)  # because dataclasses look there
+    module.__file__ = str(path)
     if str(path.parent) not in sys.path:
         sys.path.append(str(path.parent))  # because it may import its neighbours
     try:

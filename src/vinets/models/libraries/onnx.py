@@ -22,7 +22,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from vinets.core.checks import parameter_error, reason_of
+from vinets.core.checks import first_reason_of
 from vinets.core.files import open_regular, read_bytes
 from vinets.models.libraries.base import Library, Options, UnnamedFile, import_optional
 from vinets.models.libraries.torchvision import import_torchvision
@@ -30,7 +30,6 @@ from vinets.models.origin import MAX_INPUT_VALUES
 
 MAX_FILE_BYTES = 1 << 31  # the format allows no more
 MAX_DIFFERENCE = 1e-4  # between outputs and those of onnxruntime, relative to the largest
-RECORD_NAME = re.compile(r"[\w .+-]+\.onnx:([0-9a-f]{16})")  # a name without folders, and a digest
 ANY_BATCH = 127  # a prime by which shapes tell that they depend on the size of a batch
 DOMAINS = {"", "ai.onnx"}  # where ONNX's own operators are
 OWN = "/"  # the domain of layers of this module, which onnx2torch strips off the names
@@ -49,18 +48,16 @@ class OnnxFile(Library):
     name = "onnx"
     prefix = "FILE.onnx"
     written = "FILE.onnx"
+    record_name = re.compile(r"[\w .+-]+\.onnx:[0-9a-f]{16}")  # the name without its folders
+    record_form = "FILE.onnx:DIGEST"
 
     def parse(self, spec: str) -> str | None:
         return use_onnx(spec) if spec.endswith(".onnx") else None
 
     def check(self, name: str) -> None:
-        written = RECORD_NAME.fullmatch(name)
-        if written is None:
-            raise parameter_error(
-                "rebuild", "source", "a record whose name is FILE.onnx:DIGEST", repr(name[:80])
-            )
-        if written[1] not in _named:
-            raise UnnamedFile(name)
+        super().check(name)
+        if name.rpartition(":")[2] not in _named:
+            raise UnnamedFile(name, self.spec(name))
 
     def names(self) -> Iterable[str]:
         return ()
@@ -84,10 +81,7 @@ class OnnxFile(Library):
 def use_onnx(spec: str) -> str:
     """Convert the network in an ONNX file, so that saved networks made of it can be opened.
 
-    Returns
-    -------
-    str
-        ``"net.onnx:DIGEST"``, by which records know it.
+    Records know it by what is returned, ``"net.onnx:DIGEST"``.
     """
     path = Path(spec).expanduser()
     if not path.is_file():
@@ -103,8 +97,7 @@ def use_onnx(spec: str) -> str:
     except OSError:
         raise
     except Exception as error:  # whatever checker, converter and runtime say about a file
-        lines = str(error).strip().splitlines()
-        reason = reason_of(lines[0] if lines else type(error).__name__)
+        reason = first_reason_of(error)
         raise ValueError(f"{spec} does not become a network of torch: {reason}.") from None
     return f"{path.name}:{digest}"
 
@@ -137,6 +130,12 @@ def read_onnx(path: Path) -> tuple[Any, str]:
     return model, digest.hexdigest()[:16]
 
 
+def inputs_of(graph: Any) -> list[Any]:
+    """Return the inputs of a graph, without constants, which older files count among them."""
+    constants = {tensor.name for tensor in graph.initializer}
+    return [value for value in graph.input if value.name not in constants]
+
+
 def _messages(message: Any) -> Iterator[Any]:
     """Give a protobuf message and all inside of it."""
     yield message
@@ -153,37 +152,35 @@ def _converted(model: Any, digest: str) -> nn.Module:
     if next(one.version for one in model.opset_import if one.domain in DOMAINS) < 13:
         convert = importlib.import_module("onnx.version_converter").convert_version
         model = convert(model, 13)
-    content = model.SerializeToString()
-    constants = {tensor.name for tensor in model.graph.initializer}
-    inputs = [copy.deepcopy(one) for one in model.graph.input if one.name not in constants]
+    content, graph = model.SerializeToString(), model.graph
+    inputs = copy.deepcopy(inputs_of(graph))
     batches = {value.type.tensor_type.shape.dim[0].dim_value for value in inputs}
     sizes = [[dim.dim_value for dim in one.type.tensor_type.shape.dim[1:]] for one in inputs]
     if not all(0 < math.prod(size) <= MAX_INPUT_VALUES for size in sizes):
         raise ValueError(f"its inputs must have 1 to {MAX_INPUT_VALUES:,} values, of a fixed shape")
     if batches not in ({0}, {1}):
         raise ValueError("it is made for several inputs at once, and not for one or for any number")
-    for value in model.graph.input:
-        if value.name not in constants:
-            value.type.tensor_type.shape.dim[0].dim_value = max(batches) or ANY_BATCH
-    graph = model.graph
+    batch = max(batches) or ANY_BATCH
+    for value in inputs_of(graph):
+        value.type.tensor_type.shape.dim[0].dim_value = batch
     del graph.output[1:], graph.value_info[:]  # the first output has the logits
     graph.output[0].type.tensor_type.ClearField("shape")
     with tempfile.TemporaryDirectory() as folder:  # works out all that is constant
-        _session(model.SerializeToString(), f"{folder}/folded.onnx")
-        folded = onnx.load(f"{folder}/folded.onnx")
-    model = onnx.shape_inference.infer_shapes(folded)  # some layers of torch need shapes
+        start_session(model.SerializeToString(), target=f"{folder}/folded.onnx")
+        model = onnx.load(f"{folder}/folded.onnx")
+    model = onnx.shape_inference.infer_shapes(model)  # some layers of torch need shapes
     graph = model.graph
     own = {node.domain for node in graph.node} - DOMAINS
     if own:
         raise ValueError(f"it has operators of {', '.join(sorted(own))}, and ONNX has others")
     fixed = {one.name: one for one in graph.initializer}
     for node in graph.node:
-        layer = _layer(onnx, node, fixed, max(batches) or ANY_BATCH)
+        layer = _layer(onnx, node, fixed, batch)
         if layer is not None:
             _layers[node.output[0]] = layer
-            varying = [name for name in node.input if name not in fixed]
+            given = [name for name in node.input if name not in fixed]
             name = node.name or node.op_type
-            node.CopyFrom(onnx.helper.make_node("Layer", varying, node.output, name, domain=OWN))
+            node.CopyFrom(onnx.helper.make_node("Layer", given, node.output, name, domain=OWN))
     # Read as of today: where an operator did something else before, the comparison shows it.
     del model.opset_import[:]
     model.opset_import.add(domain="", version=onnx.defs.onnx_opset_version())
@@ -203,17 +200,22 @@ def _converted(model: Any, digest: str) -> nn.Module:
     return network
 
 
-def _session(content: bytes, target: str = "") -> Any:
-    """Start onnxruntime; it writes what it makes of the graph into the file ``target``."""
+def start_session(content: bytes, threads: int = 0, target: str = "") -> Any:
+    """Start onnxruntime on a processor; 0 threads are as many as it has.
+
+    It writes what it makes of the graph into the file ``target``.
+    """
     runtime = importlib.import_module("onnxruntime")
     options = runtime.SessionOptions()
+    options.intra_op_num_threads = threads
     options.log_severity_level = 3  # errors alone; those are raised as well
     off: list[str] = []
     if target:
         options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_ENABLE_BASIC
         options.optimized_model_filepath, off = target, FUSIONS
-    providers = ["CPUExecutionProvider"]
-    return runtime.InferenceSession(content, options, providers, disabled_optimizers=off)
+    return runtime.InferenceSession(
+        content, options, providers=["CPUExecutionProvider"], disabled_optimizers=off
+    )
 
 
 class NumberedFunction(nn.Module):
@@ -233,10 +235,10 @@ class Token(nn.Module):
     def __init__(self, token: Tensor, axis: int) -> None:
         super().__init__()
         self.token, self.axis = nn.Parameter(token), axis
-        self.others = [-1] * (token.ndim - 1)
 
     def forward(self, x: Tensor) -> Tensor:
-        return torch.cat((self.token.expand(x.shape[0], *self.others), x), self.axis)
+        token = self.token.expand(x.shape[0], *self.token.shape[1:])
+        return torch.cat((token, x), self.axis)
 
 
 def _reshape(x: Tensor, shape: list[int]) -> Tensor:
@@ -318,7 +320,7 @@ def _compare(network: nn.Module, content: bytes, inputs: list[Any]) -> None:
         drawn = torch.randn(3, *(dim.dim_value for dim in kind.shape.dim[1:]), generator=generator)
         dtype = helper.tensor_dtype_to_np_dtype(kind.elem_type)
         given[value.name] = (drawn if dtype.kind == "f" else drawn > 0).numpy().astype(dtype)
-    run = _session(content).run
+    run = start_session(content).run
     each = ({name: some[k : k + 1] for name, some in given.items()} for k in range(3))
     wanted = torch.cat([torch.from_numpy(run(None, one)[0]) for one in each])
     try:

@@ -68,7 +68,7 @@ class Timm(Library):
 
 def _settings(model: Any) -> dict[str, Any]:
     """Return how timm describes a network, as far as it does."""
-    settings = getattr(model, "pretrained_cfg", None) or getattr(model, "default_cfg", None)
+    settings = getattr(model, "pretrained_cfg", None)
     return settings if isinstance(settings, dict) else {}
 
 

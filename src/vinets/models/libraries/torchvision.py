@@ -39,13 +39,10 @@ class Torchvision(Library):
     def build(self, name: str, options: Options) -> nn.Module:
         if name not in _homes():
             raise self.unknown(name)
-        models = importlib.import_module("torchvision.models")
-        return models.get_model(name, **{"weights": None, **options})
+        return import_torchvision().models.get_model(name, **{"weights": None, **options})
 
     def candidates(self, model: nn.Module) -> Iterator[tuple[str | None, Options]]:
-        file = type(model).__module__
-        # Regnets take memory to try, and there are fifteen of them.
-        if not self.defines(model) or file.endswith(".regnet"):
+        if not self.defines(model):
             return
         # The last tensor is the bias of the last layer, whose length is the number of classes.
         shapes = [v.shape for v in model.state_dict().values() if isinstance(v, Tensor)]
@@ -53,16 +50,16 @@ class Torchvision(Library):
         if "image_size" in vars(model):  # vision transformers
             options["image_size"] = model.image_size
         for name, home in _homes().items():
-            if home == file:
+            if home == type(model).__module__:
                 yield name, options
 
     def normalisation(self, model: nn.Module, weights: Path | None) -> tuple[Any, Any] | None:
         source = getattr(model, "vinets_source", None)
-        models: Any = importlib.import_module("torchvision.models")
         if not isinstance(source, dict):
             return None
         try:  # weights are described here, and fetched elsewhere
-            transform = models.get_model_weights(source["name"]).DEFAULT.transforms()
+            weights_of = import_torchvision().models.get_model_weights(source["name"])
+            transform = weights_of.DEFAULT.transforms()
         except (AttributeError, ValueError):  # not all networks have published weights
             return None
         return getattr(transform, "mean", None), getattr(transform, "std", None)
@@ -70,8 +67,7 @@ class Torchvision(Library):
 
 def _homes() -> dict[str, str]:
     """Return the names of the classifiers, each with the module that defines it."""
-    import_torchvision()
-    models: Any = importlib.import_module("torchvision.models")
+    models = import_torchvision().models
     names = models.list_models(module=models)
     return {name: models.get_model_builder(name).__module__ for name in names}
 

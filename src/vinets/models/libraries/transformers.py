@@ -12,7 +12,6 @@ from typing import Any
 
 from torch import nn
 
-from vinets.core.checks import parameter_error
 from vinets.core.files import read_json
 from vinets.models.libraries.base import Library, Options, import_optional
 from vinets.models.libraries.torchvision import import_torchvision
@@ -39,8 +38,7 @@ class Transformers(Library):
         cls = self._class(name)
         for key in options.keys() - {"config", "num_labels"} - _fields(cls.config_class):
             raise TypeError(f"its config has no {key!r}")
-        own = {"model_type": cls.config_class.model_type}
-        _without_others(name, {"class": own, "asked": asked})
+        _without_others(name, {"model_type": cls.config_class.model_type, "asked": asked})
         config = cls.config_class.from_dict(asked)
         _without_others(name, config.to_dict())  # the defaults may name others too
         return cls(config)
@@ -75,10 +73,7 @@ class Transformers(Library):
             yield name, {"config": without_fetching(model.config.to_dict())}
 
     def with_classes(self, options: Options, count: int) -> Options:
-        config = options.get("config", {})
-        if not isinstance(config, dict):
-            raise parameter_error("create_model", "config", "a dict", config, "See its to_dict().")
-        return {**options, "config": {**config, "num_labels": count}}
+        return {**options, "num_labels": count}
 
     def normalisation(self, model: nn.Module, weights: Path | None) -> tuple[Any, Any] | None:
         path = None if weights is None else weights.parent / PROCESSOR
@@ -108,7 +103,7 @@ def _known(name: str, kind: Any, config: Options) -> Options:
 
     Other keys can rename those that are refused, or be read by code that expects to be trusted.
     """
-    _without_others(name, {"class": {"model_type": kind.model_type}, "asked": config})
+    _without_others(name, {"model_type": kind.model_type, "asked": config})
     parts = kind.sub_configs
     fields = _fields(kind)
     if OTHER_NETWORKS & fields or not all(hasattr(part, "model_type") for part in parts.values()):
