@@ -14,9 +14,8 @@ from vinets.data import DataSplit, digits
 from vinets.heads import ProductsOptions
 from vinets.models import save_weights
 from vinets.runs.compare import head_trials, speed_trial
-from vinets.runs.run import run_trials
 from vinets.runs.setup import Setup, SetupFiles
-from vinets.runs.store import Store
+from vinets.runs.store import Store, run_trials
 from vinets.runs.trial import Trial
 from vinets.training import train_classifier
 from vinets.training.epochs import DivergedError
@@ -116,7 +115,7 @@ def test_the_draws_of_the_caller_go_on_as_if_nothing_had_happened(setups, tmp_pa
 
 def test_nothing_is_run_twice(setups, tmp_path, monkeypatch):
     run([SMALL], setups, tmp_path)
-    monkeypatch.setattr("vinets.runs.run.TASKS", {})
+    monkeypatch.setattr("vinets.runs.store.TASKS", {})
     run([SMALL, SMALL], setups, tmp_path)
 
 
