@@ -143,7 +143,9 @@ BROKEN = {
 
 def write(path, made, **facts):
     tensors = {
-        f"{t}.{f}": getattr(level, f).clone() for t, level in enumerate(made) for f in CompositionLevel.__annotations__
+        f"{t}.{f}": getattr(level, f).clone()
+        for t, level in enumerate(made)
+        for f in CompositionLevel.__annotations__
     }
     write_tensors(path, "compositions", tensors, {"n_variables": 2, "levels": 3} | facts)
 

@@ -38,8 +38,7 @@ from vinets.runs.trial import (
 )
 from vinets.theory import study
 from vinets.training import History, Lessons, fine_tune
-from vinets.training.checkpoint import Epoch
-from vinets.training.epochs import fit
+from vinets.training.epochs import Epoch, fit
 from vinets.training.feed import ViewFeed
 from vinets.training.last_layer import solve_classifier
 from vinets.training.tune import criterion_of
