@@ -13,7 +13,7 @@ from torch import nn
 from vinets.core.settings import TrainingOptions
 from vinets.data import DataSplit, digits
 from vinets.models import create_model, digits_cnn, save_weights
-from vinets.models.libraries.file import code_of
+from vinets.models.origin import code_of
 from vinets.runs.compare import compare_heads
 from vinets.runs.scratch import train_into
 from vinets.runs.setup import Identity, SetupFiles

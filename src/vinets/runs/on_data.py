@@ -100,7 +100,7 @@ def open_with_data(
     names = names or _labels(getattr(opened.network, "config", None))
     # Images of another size have other pixels: those that a network knows are as it reads them
     known = split if asked == own else load_data(data, seed=split_seed, **own, **more)
-    if names:
+    if names and names != theirs:
         same, split = known is split, relabel(split, names, opened.name)
         known = split if same else relabel(known, names, opened.name)
     refuse_seen(opened.name, opened.network, known)

@@ -27,8 +27,7 @@ from vinets.latent.collect import Latents, collect
 from vinets.latent.cut import all_convolutions, all_layers, paper_convolutions, share_removed
 from vinets.measure.accuracy import evaluate
 from vinets.measure.doubt import MisreadWarning, doubt_accuracy
-from vinets.models.libraries.file import code_of
-from vinets.models.origin import input_fields, trained_on
+from vinets.models.origin import code_of, input_fields, trained_on
 from vinets.networks.network import CutNetwork, load_trained, put_behind, refuse_seen
 from vinets.networks.open import channel_count, make_network
 from vinets.runs.trial import Trial

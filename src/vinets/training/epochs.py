@@ -32,7 +32,7 @@ from vinets.core.files import locked
 from vinets.core.progress import Progress, progress_of
 from vinets.core.settings import TrainingOptions
 from vinets.core.tensors import FORMAT, read_tensors, write_tensors
-from vinets.models.libraries.file import code_of
+from vinets.models.origin import code_of
 from vinets.training.feed import Feed
 
 EAGER_STEPS = 3  # before a recording; in them, libraries choose their kernels
