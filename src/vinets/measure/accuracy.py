@@ -50,13 +50,14 @@ class Evaluation:
     per_class: Tensor  # (K,), float64: accuracy on each class; NaN for one without examples
     calibration_error: float  # sum_b (n_b / n) |accuracy_b - confidence_b| over the bins
     seconds: float  # wall-clock time, with the loading of the batches
+    wrong: tuple[int, ...]  # positions of the examples whose label has not the largest logit
     classes: tuple[str, ...] = ()  # names for the table of classes; their numbers if empty
     caption: str = "Accuracy"  # over the table
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as JSON-able values; what is not a finite number becomes None."""
         facts = {k: v.tolist() if isinstance(v, Tensor) else v for k, v in vars(self).items()}
-        del facts["classes"], facts["caption"]
+        del facts["wrong"], facts["classes"], facts["caption"]
         return dict(as_plain(facts))
 
     @property
@@ -186,6 +187,7 @@ def evaluate(
         confusion.diagonal().double() / confusion.sum(1),
         float(gaps.abs().sum()) / len(label),
         time.perf_counter() - begin,
+        tuple((~right).nonzero()[:, 0].tolist()),
         tuple(classes),
         caption,
     )

@@ -13,7 +13,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from vinets.core.device import call, evaluating, logits_of
 from vinets.core.plain import changes
 from vinets.core.progress import Notes, Progress, progress_of
 from vinets.core.settings import SampleOptions, TrainingOptions
@@ -231,16 +230,11 @@ def wrong_answers(
     progress: Progress | None = None,
 ) -> tuple[int, ...]:
     """Return the positions of the examples, a source or batches, that ``network`` gets wrong."""
-    right, watch = [], progress_of(progress)
+    watch = progress_of(progress)
     if isinstance(examples, Source):
         watch.start("testing", len(examples))
-        examples = examples.batches(512, device=device)
-    with evaluating(network):
-        for inputs, labels in examples:
-            answers = logits_of(call(network, inputs)).argmax(1)
-            right.append((answers == labels.to(answers.device)).cpu())
-            watch.advance(len(labels))
-    return tuple((~torch.cat(right)).nonzero()[:, 0].tolist())
+    # As if they were training examples, because those that it has seen are refused elsewhere.
+    return evaluate(network, examples, part="train", device=device, progress=watch).wrong
 
 
 # --- what trials at one cut share ---------------------------------------------------------------
