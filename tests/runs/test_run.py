@@ -194,11 +194,12 @@ def test_a_network_that_cannot_be_sent_is_told(trained, tmp_path):
         run([SMALL], {"net": setup}, tmp_path, jobs=2)
 
 
-def test_what_diverges_does_not_end_what_runs_beside_it(setups, tmp_path):
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_what_diverges_does_not_end_what_runs_beside_it(setups, tmp_path, jobs):
     good = SMALL.change(epochs=1)
     bad = good.change(learning_rate=1e30)
     with pytest.raises(DivergedError):
-        run([bad, good.change(seed=1), good], setups, tmp_path, jobs=2)
+        run([bad, good.change(seed=1), good], setups, tmp_path, jobs)
     assert Store(tmp_path).missing([good, bad, good.change(seed=1)]) == [bad]
 
 

@@ -220,7 +220,7 @@ def run_trials(
 
     First come those whose time counts, one after the other; then all others, by the executor if
     there is one; then the measurements of speed, which need networks that were trained. A training
-    that diverges is raised when all others have come to their end.
+    that diverges is raised when the others of its kind have come to their end.
 
     Parameters
     ----------
@@ -238,12 +238,11 @@ def run_trials(
     """
     wanted = list(dict.fromkeys(trials))
     names = sorted({trial.network for trial in wanted})
-    for name in names:
-        if name not in setups:
-            raise ValueError(
-                f"A trial is about the network {name!r}, and those given are "
-                f"{', '.join(map(repr, setups))}."
-            )
+    if unknown := [name for name in names if name not in setups]:
+        known = ", ".join(map(repr, setups))
+        raise ValueError(
+            f"A trial is about the network {unknown[0]!r}, and those given are {known}."
+        )
     watch = progress_of(progress)
     # The caller's draws go on as if nothing had happened.
     with locked(store.folder), torch.random.fork_rng(devices=[]):
@@ -253,22 +252,23 @@ def run_trials(
         store.claim(wanted, {name: setup.identity for name, setup in opened.items()})
         for setup in opened.values():
             setup.refuse_seen()
-        phases: dict[str, list[Trial]] = {"alone": [], "together": [], "speed": []}
+        phases: dict[str, dict[Hashable, list[Trial]]] = {"alone": {}, "together": {}, "speed": {}}
         for trial in sorted(store.missing(wanted), key=_order):
             others = "alone" if trial.alone else "together"
-            phases["speed" if trial.task == "speed" else others].append(trial)
-        for phase, missing in phases.items():
-            groups: dict[Hashable, list[Trial]] = {}
-            for trial in missing:
-                # Trials that train a backbone of their own share little, so that each of them may
-                # go to another worker.
-                apart = phase == "speed" or (executor is not None and trial.recipe.layers != 0)
-                groups.setdefault(trial if apart else trial.shares, []).append(trial)
+            phase = "speed" if trial.task == "speed" else others
+            # Trials that train a backbone of their own share little, so that each of them may go to
+            # another worker.
+            apart = phase == "speed" or (executor is not None and trial.recipe.layers != 0)
+            phases[phase].setdefault(trial if apart else trial.shares, []).append(trial)
+        for phase, groups in phases.items():
+            diverged: list[DivergedError] = []
             if executor is not None and groups and phase == "together":
-                _submit([*groups.values()], setups, str(device), store, executor, watch)
+                diverged = _submit([*groups.values()], setups, str(device), store, executor, watch)
             else:
                 for group in groups.values():
-                    run_group(group, opened[group[0].network], store, watch)
+                    diverged += run_group(group, opened[group[0].network], store, watch)
+            if diverged:
+                raise diverged[0]
 
 
 def run_group(
@@ -277,21 +277,20 @@ def run_group(
     store: Store,
     progress: Progress,
     lessons: Path | None = None,
-) -> None:
-    """Carry out trials that share latents, and write each result at once.
+) -> list[DivergedError]:
+    """Carry out trials that share latents, write each result at once, and return what diverged.
 
-    What diverged is raised when the others are done. Processes share the answers of teachers in
-    the folder ``lessons``.
+    Processes share the answers of teachers in the folder ``lessons``.
     """
     setup = setup.sampled(trials[0].sampling)
     cut = Cut(setup, trials[0], progress, lessons)
-    diverged: DivergedError | None = None
+    diverged = []
     for trial in store.missing(trials):  # a worker that was lost has left some results
         begin = time.perf_counter()
         try:
             result = TASKS[trial.task](cut, trial, store.folder)
         except DivergedError as error:
-            diverged = diverged or error
+            diverged.append(error)
             continue
         except Exception as error:
             error.add_note(f"This was the trial {trial.name}.")
@@ -302,8 +301,7 @@ def run_group(
     del cut  # its latents and views, before the cache of the GPU is emptied
     if torch.cuda.is_available():
         torch.cuda.empty_cache()  # other processes need the memory
-    if diverged is not None:
-        raise diverged
+    return diverged
 
 
 def _order(trial: Trial) -> tuple[str, ...]:
@@ -324,8 +322,8 @@ def _submit(
     store: Store,
     executor: Executor,
     progress: Progress,
-) -> None:
-    """Let the executor carry out the groups, and wait for all of them."""
+) -> list[DivergedError]:
+    """Let the executor carry out the groups, wait for all of them, and return what diverged."""
     # Groups of one network follow each other, so that its data is read once; long ones come first.
     groups = sorted(groups, key=lambda group: (group[0].network, len(group)), reverse=True)
     trials = [trial for group in groups for trial in group]
@@ -346,8 +344,9 @@ def _submit(
     if isinstance(executor, Processes):
         # A caller that computes in one thread means all of it.
         threads = max(1, min(threads, (os.cpu_count() or 1) // executor.count))
-    waiting: set[Future[None]] = set()
-    done, diverged = 0, None
+    waiting: set[Future[list[DivergedError]]] = set()
+    diverged: list[DivergedError] = []
+    done = 0
     progress.start("trials", len(trials))
     try:
         with written_aside(path) as aside:
@@ -357,10 +356,7 @@ def _submit(
         while waiting:
             finished, waiting = wait(waiting, timeout=1.0, return_when=FIRST_COMPLETED)
             for future in finished:
-                try:
-                    future.result()
-                except DivergedError as error:
-                    diverged = diverged or error
+                diverged += future.result()
             # A group takes long, so that its results are counted as they appear in the folder.
             ready = len(trials) - len(store.missing(trials))
             progress.advance(ready - done)
@@ -374,13 +370,12 @@ def _submit(
         for future in waiting:
             future.cancel()
         shutil.rmtree(path.parent, ignore_errors=True)
-    if diverged is not None:
-        raise diverged
+    return diverged
 
 
 def _run_in_worker(
     trials: Sequence[Trial], facts: tuple[Path, str], device: str, threads: int, shared: bool
-) -> None:
+) -> list[DivergedError]:
     """Carry out trials in a process of an executor."""
     path, name = facts[0], trials[0].network
     with _one_group, torch.random.fork_rng(devices=[]), parallel_config("sequential"):
@@ -388,7 +383,7 @@ def _run_in_worker(
         setups = _received(*facts)
         setup = setups[name] = setups[name].open(name, torch.device(device))  # for the next group
         lessons = path.parent / slugs(setups)[name] if shared else None
-        run_group(trials, setup, Store(path.parents[1]), progress_of(None), lessons)
+        return run_group(trials, setup, Store(path.parents[1]), progress_of(None), lessons)
 
 
 @lru_cache(maxsize=1)

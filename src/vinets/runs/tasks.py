@@ -67,8 +67,7 @@ def find_ideals(cut: Cut, trial: Trial, folder: Path) -> TrialResult:
         for ratio in RATIOS
     }
     by_class = {str(k): count_monomials([as_polynomials(one.generators_)]) for k, one in ideals}
-    has_oracle = all(hasattr(one, "steps_") for _, one in ideals)
-    totals = ("steps", "nonzeros") if has_oracle else ()
+    totals = ("steps", "nonzeros") if all(hasattr(one, "steps_") for _, one in ideals) else ()
     solved = {name: sum(getattr(one.report_, name) for _, one in ideals) for name in totals}
     facts = IdealFacts(
         points=int(latents.fit.sum()),
