@@ -226,7 +226,7 @@ class SetupFiles:
 def wrong_answers(
     network: nn.Module,
     examples: Source | Iterable[tuple[Any, Tensor]],
-    device: torch.device | str = "cpu",
+    device: torch.device | str | None = None,
     progress: Progress | None = None,
 ) -> tuple[int, ...]:
     """Return the positions of the examples, a source or batches, that ``network`` gets wrong."""
@@ -315,23 +315,13 @@ class Cut:
         return self.latents.once("views", views_of(recipe), collect_views)
 
     @torch.no_grad()
-    def projected(
-        self, trial: Trial, front: Callable[[Tensor], Tensor]
-    ) -> tuple[LatentViews, Tensor]:
-        """Return views and test latents behind the frozen part of a head.
-
-        All heads of trials that project alike share them.
-        """
+    def projected(self, trial: Trial, front: Callable[[Tensor], Tensor]) -> LatentViews:
+        """Return views behind the frozen part of a head, for all trials that project alike."""
         views = self.views(trial)
         like = getattr(trial.options, "like", trial.options)  # a baseline sees the same variables
         names = ("components", "order", "scale", "pca")
         key = *(getattr(like, name, None) for name in names), *views_of(trial.recipe)
-
-        def project() -> tuple[LatentViews, Tensor]:
-            tests = [front(part.float()) for part in self.test_latents.split(CHUNK)]
-            return views.through(front, torch.float32), torch.cat(tests)
-
-        return self.latents.once("projected", key, project)
+        return self.latents.once("projected", key, lambda: views.through(front, torch.float32))
 
 
 def views_of(recipe: TrainingOptions) -> tuple[Hashable, ...]:
