@@ -92,14 +92,8 @@ def fit_points(
 ) -> PointIdeals:
     """Fit an ideal to points, or one to every class where they have classes.
 
-    Parameters
-    ----------
-    points : Points
-        See :func:`vinets.data.points.read_points`.
-    scale : {"minmax", "none"}, default="minmax"
-        Whether every variable is scaled to [-1, 1] before, over all classes alike.
-    device : device or str, default="auto"
-        Where to fit; auto is a GPU where there is one and the points are many enough for it.
+    With ``scale="minmax"`` every variable is scaled to [-1, 1] before, over all classes alike, with
+    "none" it is not. The device "auto" is a GPU where there is one and the points are many enough.
     """
     one_of("fit_points", "scale", scale, ("minmax", "none"))
     scaler = MinMaxScaler((-1, 1)).fit(points.values) if scale == "minmax" else None

@@ -154,14 +154,9 @@ class Store:
         """Take the folder for these trials; refuse if it holds what does not go with them.
 
         Results of other data or weights are never mixed with these. Nor are saved networks: a
-        folder that was saved into with other settings belongs to these.
-
-        Parameters
-        ----------
-        identities : dict
-            Those of the uncut networks, by name, as they are now.
-        settings : dict
-            By folder inside that of the store, how a network in it is made without a trial.
+        folder that was saved into with other settings belongs to these. The ``identities`` are
+        those of the uncut networks, by name, as they are now. The ``settings`` tell, by folder
+        inside that of the store, how a network in it is made without a trial.
         """
         saved = dict(settings or {})
         for trial in dict.fromkeys(trials):
