@@ -162,7 +162,7 @@ class OnnxInt8(Onnx):
         return version
 
 
-# --- graphs of torch ---------------------------------------------------------------------------
+# --- graphs of torch --------------------------------------------------------------------------
 
 
 def metadata_of(network: Network) -> dict[str, Any]:
@@ -211,7 +211,7 @@ class _Positional(nn.Module):
         return logits
 
 
-# --- graphs of ONNX ----------------------------------------------------------------------------
+# --- graphs of ONNX ---------------------------------------------------------------------------
 
 
 def _session(content: bytes, threads: int) -> Runner:

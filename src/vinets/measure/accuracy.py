@@ -32,7 +32,7 @@ from vinets.report import Column, Row, Table
 CALIBRATION_BINS = 15  # intervals of equal width for the largest probability
 TOP = 5  # the label is looked for among this many largest logits, if there are more classes
 BOOTSTRAP_DRAWS = 2_000
-CONFIDENCE = 0.95  # that the interval of a difference holds it
+CONFIDENCE = 0.95  # with which an interval holds the true difference
 
 Wrong: TypeAlias = Sequence[int]
 """Positions of the test images that a network gets wrong."""

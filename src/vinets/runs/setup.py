@@ -237,7 +237,7 @@ def wrong_answers(
     return evaluate(network, examples, part="train", device=device, progress=watch).wrong
 
 
-# --- what trials at one cut share ---------------------------------------------------------------
+# --- what trials at one cut share -------------------------------------------------------------
 
 
 class Cut:

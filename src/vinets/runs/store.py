@@ -199,7 +199,7 @@ def _differences(theirs: dict[str, Any], ours: dict[str, Any]) -> list[str]:
     return names
 
 
-# --- carrying out -------------------------------------------------------------------------------
+# --- carrying out -----------------------------------------------------------------------------
 
 
 def run_trials(
