@@ -25,9 +25,8 @@ from vinets.core.plain import as_plain
 from vinets.latent.cut import cut_points
 from vinets.measure import dimension_correlation
 from vinets.report import Axis, Figure, Series, save_figure
-from vinets.runs.run import run_trials
 from vinets.runs.setup import Setup
-from vinets.runs.store import Store
+from vinets.runs.store import Store, run_trials
 from vinets.runs.trial import DimensionFacts, IdealFacts, Trial
 
 MORE_CUTS = ("conv1", "bn4", "relu4", "avgpool")  # fixed before these seeds were run

@@ -40,9 +40,8 @@ from vinets.data import DataSplit, ImageSource, load_data
 from vinets.data.conversion import split_source
 from vinets.heads import HEADS as KINDS
 from vinets.models import PRESETS, create_model, save_weights
-from vinets.runs.run import run_trials
 from vinets.runs.setup import SetupFiles, wrong_answers
-from vinets.runs.store import Store
+from vinets.runs.store import Store, run_trials
 from vinets.runs.trial import Trial
 from vinets.training import train_classifier
 

@@ -10,7 +10,7 @@ import sympy
 import torch
 
 from vinets.algebra import compositions
-from vinets.algebra.compositions import LEVEL_FIELDS, CompositionLevel, CompositionSet
+from vinets.algebra.compositions import CompositionLevel, CompositionSet
 from vinets.core.tensors import write_tensors
 
 
@@ -143,7 +143,9 @@ BROKEN = {
 
 def write(path, made, **facts):
     tensors = {
-        f"{t}.{f}": getattr(level, f).clone() for t, level in enumerate(made) for f in LEVEL_FIELDS
+        f"{t}.{f}": getattr(level, f).clone()
+        for t, level in enumerate(made)
+        for f in CompositionLevel.__annotations__
     }
     write_tensors(path, "compositions", tensors, {"n_variables": 2, "levels": 3} | facts)
 

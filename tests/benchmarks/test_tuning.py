@@ -40,7 +40,7 @@ def test_a_plan_is_carried_out_once(tmp_path, monkeypatch, capsys):
     words = ["run", "early", "--weights", str(tmp_path), "--out", str(out), "--device", "cpu"]
     assert tuning.main(words) == 0
     assert Store(out).missing(trials) == [] and "2 trials" in capsys.readouterr().out
-    monkeypatch.setattr("vinets.runs.run.TASKS", {})  # nothing is repeated
+    monkeypatch.setattr("vinets.runs.store.TASKS", {})  # nothing is repeated
     assert tuning.main(words) == 0
 
 

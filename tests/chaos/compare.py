@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from safetensors import safe_open
+from vinets.core.tensors import digest, facts_of, read_file
 
 # Measured times, and what is made of them; a digest ties a description, times included, to weights;
 # --wait is part of a command.
@@ -63,16 +63,9 @@ def _content(path: Path) -> Any:
                 rows[row["name"]] = _timeless(row)
         return rows
     if path.suffix == ".safetensors":
-        with safe_open(path, "np") as file:
-            tensors = {}
-            for name in file.keys():  # noqa: SIM118 - not a mapping
-                tensor = file.get_tensor(name)
-                tensors[name] = tensor.dtype.str, tensor.shape, tensor.tobytes()
-            notes = dict(file.metadata() or {})
-        for name, text in notes.items():
-            with suppress(ValueError):
-                notes[name] = json.loads(text)
-        return tensors, _timeless(notes)
+        tensors, notes = read_file(path)
+        told = {name: facts_of(notes, name) or text for name, text in notes.items()}
+        return {name: digest([(name, t)]) for name, t in tensors.items()}, _timeless(told)
     if path.suffix == ".html":  # numbers in it come from results.json, and places of figures
         text = re.sub(rf"<p[^>]*>{BUSY}.*?</p>\s*", "", path.read_text(), flags=re.DOTALL)
         return re.sub(r"-?\d[\d.,e-]*", "0", text)

@@ -20,9 +20,8 @@ from vinets import ABM, fit_class_ideals
 from vinets.core.executors import PACKAGES, ClusterError, open_executor, parse_address
 from vinets.data import digits
 from vinets.ideals.pruning import score
-from vinets.runs.run import run_trials
 from vinets.runs.setup import Setup
-from vinets.runs.store import Store
+from vinets.runs.store import Store, run_trials
 from vinets.runs.trial import Trial
 from vinets.training.epochs import DivergedError
 

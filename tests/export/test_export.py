@@ -349,7 +349,7 @@ def test_the_batch_is_named_in_every_kind_of_network(tmp_path, onnxruntime, make
 def test_a_symbol_of_torch_is_renamed_wherever_it_stands(written):
     import onnx
 
-    from vinets.export.onnx import _name_batch
+    from vinets.export.formats import _name_batch
 
     graph = onnx.load(written.path).graph
     for value in (*graph.input, *graph.output):

@@ -39,7 +39,7 @@ from vinets.paper.page import read_results, results_page
 from vinets.report.html import html
 from vinets.runs.store import Store
 from vinets.search.budget import Cost, CostTable
-from vinets.training.checkpoint import Checkpoint, Epoch, read_checkpoint, write_checkpoint
+from vinets.training.epochs import Checkpoint, Epoch, read_checkpoint, write_checkpoint
 
 COMMITTED = Path(__file__).parents[2] / "benchmarks" / "results" / "paper"  # good files, too
 SAVED = Path(__file__).parents[1] / "golden" / "0.2" / "networks"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from vinets.measure.level import Difference, over_images
+from vinets.measure.accuracy import Difference, over_images
 
 
 @pytest.mark.parametrize(

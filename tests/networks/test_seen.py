@@ -18,10 +18,9 @@ from vinets.models import digits_cnn
 from vinets.models.origin import trained_on
 from vinets.networks.open import open_network
 from vinets.runs.on_data import open_to_export, open_with_data
-from vinets.runs.run import run_trials
 from vinets.runs.scratch import train_into
 from vinets.runs.setup import Setup, SetupFiles
-from vinets.runs.store import Store
+from vinets.runs.store import Store, run_trials
 from vinets.runs.trial import Trial
 
 WHOLE = digits()

@@ -16,7 +16,7 @@ from vinets.paper.backbones import DIGITS
 from vinets.paper.page import read_results
 from vinets.paper.plan import EXPERIMENTS, Plan, Results, level
 from vinets.paper.reproduce import Folders, one_thread, reproduce
-from vinets.runs import run as running
+from vinets.runs import store as running
 from vinets.runs.store import Store
 
 PLAN = Plan(seeds=2, quick=True, backbones=("digits",))

@@ -7,7 +7,7 @@ from statistics import stdev
 import pytest
 from scipy.stats import ttest_1samp
 
-from vinets.measure.level import Difference
+from vinets.measure.accuracy import Difference
 from vinets.paper.plan import EXPERIMENTS, Plan, level, series_of
 from vinets.report.values import Series
 from vinets.runs.trial import TrainingFacts

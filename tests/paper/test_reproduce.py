@@ -22,7 +22,7 @@ from vinets.paper.page import read_results, results_page
 from vinets.paper.plan import EXPERIMENTS, Experiment, Findings, Plan, Results
 from vinets.paper.reproduce import Folders, chosen_experiments, reproduce
 from vinets.report import html
-from vinets.runs import run as running
+from vinets.runs import store as running
 from vinets.runs.store import Store
 from vinets.runs.tasks import RATIOS
 from vinets.runs.trial import IdealFacts, TrialResult

@@ -14,9 +14,8 @@ from vinets.data import DataSplit, digits
 from vinets.heads import ProductsOptions
 from vinets.models import save_weights
 from vinets.runs.compare import head_trials, speed_trial
-from vinets.runs.run import run_trials
 from vinets.runs.setup import Setup, SetupFiles
-from vinets.runs.store import Store
+from vinets.runs.store import Store, run_trials
 from vinets.runs.trial import Trial
 from vinets.training import train_classifier
 from vinets.training.epochs import DivergedError
@@ -116,7 +115,7 @@ def test_the_draws_of_the_caller_go_on_as_if_nothing_had_happened(setups, tmp_pa
 
 def test_nothing_is_run_twice(setups, tmp_path, monkeypatch):
     run([SMALL], setups, tmp_path)
-    monkeypatch.setattr("vinets.runs.run.TASKS", {})
+    monkeypatch.setattr("vinets.runs.store.TASKS", {})
     run([SMALL, SMALL], setups, tmp_path)
 
 
@@ -195,11 +194,12 @@ def test_a_network_that_cannot_be_sent_is_told(trained, tmp_path):
         run([SMALL], {"net": setup}, tmp_path, jobs=2)
 
 
-def test_what_diverges_does_not_end_what_runs_beside_it(setups, tmp_path):
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_what_diverges_does_not_end_what_runs_beside_it(setups, tmp_path, jobs):
     good = SMALL.change(epochs=1)
     bad = good.change(learning_rate=1e30)
     with pytest.raises(DivergedError):
-        run([bad, good.change(seed=1), good], setups, tmp_path, jobs=2)
+        run([bad, good.change(seed=1), good], setups, tmp_path, jobs)
     assert Store(tmp_path).missing([good, bad, good.change(seed=1)]) == [bad]
 
 

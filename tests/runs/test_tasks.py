@@ -16,9 +16,8 @@ from vinets.ideals.abm import ABM
 from vinets.models import create_model, save_weights
 from vinets.networks.build import build
 from vinets.runs.compare import head_trials
-from vinets.runs.run import run_trials
 from vinets.runs.setup import Cut, Setup, SetupFiles
-from vinets.runs.store import Store
+from vinets.runs.store import Store, run_trials
 from vinets.runs.trial import Trial
 
 FEW = Trial(network="net", cut="relu3", task="ideals").change(

@@ -14,8 +14,8 @@ from vinets.core.settings import BACKBONE
 from vinets.core.tensors import read_tensors, write_tensors
 from vinets.data import ImageSource
 from vinets.models import digits_cnn
-from vinets.training import cache_latents, checkpoint, fine_tune, train_classifier
-from vinets.training.checkpoint import (
+from vinets.training import cache_latents, epochs, fine_tune, train_classifier
+from vinets.training.epochs import (
     Checkpoint,
     Epoch,
     History,
@@ -70,8 +70,8 @@ def test_an_interrupted_training_ends_as_if_nothing_had_been(
     make, model, train, tmp_path, stop, interrupted, monkeypatch, options, done, slow
 ):
     if slow:
-        monkeypatch.setattr(checkpoint, "QUICK", 0.0)
-        monkeypatch.setattr(checkpoint, "MAX_SHARE", 1e-9)
+        monkeypatch.setattr(epochs, "QUICK", 0.0)
+        monkeypatch.setattr(epochs, "MAX_SHARE", 1e-9)
     whole, again, resumed = make(), make(), make()
     teacher = {"teacher": model} if "trained" in options else {}
     options = OPTIONS | options
@@ -231,7 +231,7 @@ def test_slow_checkpoints_take_a_tenth_of_the_time_and_quick_ones_follow_every_e
     monkeypatch, seconds, expected
 ):
     now = 0.0
-    monkeypatch.setattr(checkpoint.time, "perf_counter", lambda: now)
+    monkeypatch.setattr(epochs.time, "perf_counter", lambda: now)
     pace, written = Pace(), []
     for epoch in range(1, 31):
         now += 1.0  # the epoch

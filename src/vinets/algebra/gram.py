@@ -17,7 +17,7 @@ No eigenvalue and no least-squares problem is solved to decide.
 from __future__ import annotations
 
 import math
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -147,6 +147,13 @@ def _eliminate(schur: Tensor, chosen: Tensor, threshold: float) -> tuple[Tensor,
     # a copy, which the elimination may overwrite; what was not chosen has the pivot 0
     schur = schur * (chosen[:, :, None] & chosen[:, None, :])
     return _skip_pivot_cholesky(schur, threshold)
+
+
+def widened(table: NDArray[Any], width: int) -> NDArray[Any]:
+    """Append columns of zeros to those of a table."""
+    wide = np.zeros((len(table), width), dtype=table.dtype)
+    wide[:, : table.shape[1]] = table
+    return wide
 
 
 def pivots_of(schur: Array, threshold: float) -> tuple[list[int], Array]:

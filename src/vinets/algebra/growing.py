@@ -20,11 +20,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import pad
 
@@ -209,13 +207,6 @@ def first_true(mask: Tensor, count: int) -> tuple[Tensor, Tensor]:
     index = torch.searchsorted(rank, slots.contiguous())
     chosen = index < mask.shape[1]
     return index * chosen, chosen
-
-
-def widened(table: NDArray[Any], width: int) -> NDArray[Any]:
-    """Append columns of zeros to those of a table."""
-    wide = np.zeros((len(table), width), dtype=table.dtype)
-    wide[:, : table.shape[1]] = table
-    return wide
 
 
 def gather_rows(table: Tensor, index: Tensor) -> Tensor:

@@ -21,8 +21,7 @@ from scipy.linalg.lapack import dsyevr, dtrtri, dtrtrs
 from torch import Tensor
 
 from vinets.algebra.eigen import smallest_eigenvectors
-from vinets.algebra.gram import pivots_of
-from vinets.algebra.growing import widened
+from vinets.algebra.gram import pivots_of, widened
 from vinets.algebra.terms import Index, first_border, next_border
 from vinets.ideals.ball import OracleLog, run_oracle
 from vinets.ideals.coefficients import Coefficients

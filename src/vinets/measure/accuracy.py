@@ -1,14 +1,21 @@
-"""Evaluate a classifier: accuracy, loss, calibration and the confusion matrix, in two tables."""
+"""Evaluate a classifier: accuracy, loss, calibration and the confusion matrix, in two tables.
+
+One rule serves every comparison of accuracies: when two networks are level.
+"""
 
 from __future__ import annotations
 
 import copy
+import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from statistics import fmean, stdev
+from typing import Any, TypeAlias
 
+import numpy as np
 import torch
+from scipy.stats import t as student
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
@@ -24,6 +31,11 @@ from vinets.report import Column, Row, Table
 
 CALIBRATION_BINS = 15  # intervals of equal width for the largest probability
 TOP = 5  # the label is looked for among this many largest logits, if there are more classes
+BOOTSTRAP_DRAWS = 2_000
+CONFIDENCE = 0.95  # with which an interval holds the true difference
+
+Wrong: TypeAlias = Sequence[int]
+"""Positions of the test images that a network gets wrong."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,13 +50,14 @@ class Evaluation:
     per_class: Tensor  # (K,), float64: accuracy on each class; NaN for one without examples
     calibration_error: float  # sum_b (n_b / n) |accuracy_b - confidence_b| over the bins
     seconds: float  # wall-clock time, with the loading of the batches
+    wrong: tuple[int, ...]  # positions of the examples whose label has not the largest logit
     classes: tuple[str, ...] = ()  # names for the table of classes; their numbers if empty
     caption: str = "Accuracy"  # over the table
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as JSON-able values; what is not a finite number becomes None."""
         facts = {k: v.tolist() if isinstance(v, Tensor) else v for k, v in vars(self).items()}
-        del facts["classes"], facts["caption"]
+        del facts["wrong"], facts["classes"], facts["caption"]
         return dict(as_plain(facts))
 
     @property
@@ -173,6 +186,7 @@ def evaluate(
         confusion.diagonal().double() / confusion.sum(1),
         float(gaps.abs().sum()) / len(label),
         time.perf_counter() - begin,
+        tuple((~right).nonzero()[:, 0].tolist()),
         tuple(classes),
         caption,
     )
@@ -202,3 +216,73 @@ def examples_of(owner: str, networks: Mapping[str, nn.Module], data: Any, part: 
     if isinstance(tested, DataSplit):
         return tested.test if part == "test" else tested.train
     return tested
+
+
+# --- comparisons ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Accuracy of one network less that of another, in points, with its 95 % interval."""
+
+    value: float
+    interval: tuple[float, float] | None = None  # None if nothing tells how sure it is
+
+    @property
+    def word(self) -> str:
+        """Whether the first network is "ahead", "behind", "level" or "not decided"."""
+        if self.interval is None:
+            return "not decided"
+        low, high = self.interval
+        return "ahead" if low > 0 else "behind" if high < 0 else "level"
+
+    @property
+    def shown(self) -> str:
+        """The interval in words."""
+        ends = [f"{end:+.2f}".replace("-", "−") for end in self.interval or ()]
+        return " to ".join(ends) or "one seed"
+
+
+def over_images(splits: Sequence[tuple[Wrong, Wrong, int]]) -> Difference:
+    """Compare over splits and test images, by a bootstrap in two stages.
+
+    For every split there is what either network gets wrong, and the count of test images. Splits
+    are drawn with replacement, then the images of each one that was drawn, which are the same for
+    both networks. The generator has a fixed seed, so that the interval depends on the outcomes
+    alone. An image counts +1, 0 or −1, so that drawing images is one multinomial draw.
+
+    Examples
+    --------
+    >>> difference = over_images([((1,), (1, 2, 3, 4, 5, 6, 7), 100)] * 3)
+    >>> round(difference.value, 6), difference.word
+    (6.0, 'ahead')
+    """
+    shares = []
+    for ours, theirs, count in splits:
+        gained, lost = len({*theirs} - {*ours}), len({*ours} - {*theirs})
+        shares.append((gained / count, lost / count, 1 - (gained + lost) / count))
+    value = 100 * fmean(gained - lost for gained, lost, _ in shares)
+    rng, counts = np.random.default_rng(0), np.array([count for *_, count in splits])
+    chosen = rng.integers(len(shares), size=(BOOTSTRAP_DRAWS, len(shares)))
+    sizes, probabilities = counts[chosen], np.array(shares)[chosen]
+    drawn = rng.multinomial(sizes, probabilities)  # (draws, splits, 3)
+    gaps = 100 * ((drawn[..., 0] - drawn[..., 1]) / sizes).mean(1)
+    low, high = np.quantile(gaps, ((1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2))
+    return Difference(value, (float(low), float(high)))
+
+
+def over_seeds(gaps: Sequence[float]) -> Difference:
+    """Compare over seeds by Student's t, where only accuracies are known.
+
+    One seed says nothing about the spread, so that nothing is decided.
+
+    Examples
+    --------
+    >>> over_seeds([0.5, 0.6, 0.7]).word, over_seeds([0.5, -0.6, 0.7]).word, over_seeds([9]).word
+    ('ahead', 'level', 'not decided')
+    """
+    value = fmean(gaps)
+    if len(gaps) < 2:
+        return Difference(value)
+    reach = student.ppf((1 + CONFIDENCE) / 2, len(gaps) - 1) * stdev(gaps) / math.sqrt(len(gaps))
+    return Difference(value, (float(value - reach), float(value + reach)))

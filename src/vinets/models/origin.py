@@ -57,6 +57,12 @@ def example_inputs(
     return named[""] if set(named) == {""} else named
 
 
+def code_of(network: nn.Module) -> str:
+    """Return a digest of the file of a network and of what it imports there; "" for any other."""
+    digests = {vars(part).get("vinets_code", "") for part in network.modules()}
+    return "-".join(sorted(digests - {""}))
+
+
 def trained_on(network: nn.Module, *, then: str = "") -> dict[str, Any] | None:
     """Return what is known of the examples that a network was trained on.
 

@@ -25,7 +25,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from vinets.algebra.growing import widened
+from vinets.algebra.gram import widened
 
 from .problem import LeastSquaresBatch
 

@@ -7,7 +7,7 @@ from statistics import fmean
 from typing import Any
 
 from vinets.heads.vanishing import MAX_POLYNOMIALS
-from vinets.measure.level import Difference
+from vinets.measure.accuracy import Difference
 from vinets.models.networks import SIZES
 from vinets.paper.comparisons import accuracy_figure
 from vinets.paper.plan import (

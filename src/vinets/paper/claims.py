@@ -15,8 +15,8 @@ from typing import Any, TypeAlias
 
 from scipy.stats import spearmanr
 
+from vinets.measure.accuracy import Difference
 from vinets.measure.dimension import dimension_correlation
-from vinets.measure.level import Difference
 from vinets.paper.algorithms import ALGORITHMS, judge_algorithms
 from vinets.paper.backbones import GENERATORS, UNCUT, Backbone
 from vinets.paper.generators import A_CLASS

@@ -11,7 +11,7 @@ from vinets.core.checks import counted
 from vinets.core.registry import Registry
 from vinets.core.settings import LatentOptions, SpeedOptions, TrainingOptions
 from vinets.heads import VanishingOptions
-from vinets.measure.level import Difference, over_images, over_seeds
+from vinets.measure.accuracy import Difference, over_images, over_seeds
 from vinets.networks.build import rival_options
 from vinets.paper import backbones
 from vinets.paper.backbones import BACKBONES, UNCUT, Backbone

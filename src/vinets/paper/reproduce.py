@@ -29,10 +29,9 @@ from vinets.paper.backbones import BACKBONES, PAPER, Backbone
 from vinets.paper.plan import EXPERIMENTS, QUICK, Experiment, Plan, fields_of
 from vinets.report.figures import can_draw, save_figure
 from vinets.report.values import ExperimentResult
-from vinets.runs.run import run_trials
 from vinets.runs.scratch import train_into
 from vinets.runs.setup import SetupFiles
-from vinets.runs.store import Store
+from vinets.runs.store import Store, run_trials
 from vinets.runs.trial import GROUPS
 
 

@@ -18,13 +18,12 @@ from vinets.data.source import DataSplit
 from vinets.heads import HEADS
 from vinets.latent.cut import resolve_cut, say_left_out
 from vinets.measure import machine
-from vinets.measure.level import over_images
+from vinets.measure.accuracy import over_images
 from vinets.networks.build import rival_options
 from vinets.report.numbers import number
 from vinets.report.values import Column, Row, Table, Value
-from vinets.runs.run import run_trials
 from vinets.runs.setup import Setup
-from vinets.runs.store import Store
+from vinets.runs.store import Store, run_trials
 from vinets.runs.trial import SpeedFacts, TrainingFacts, Trial
 
 UNCUT = "uncut"

@@ -100,7 +100,7 @@ def open_with_data(
     names = names or _labels(getattr(opened.network, "config", None))
     # Images of another size have other pixels: those that a network knows are as it reads them
     known = split if asked == own else load_data(data, seed=split_seed, **own, **more)
-    if names:
+    if names and names != theirs:
         same, split = known is split, relabel(split, names, opened.name)
         known = split if same else relabel(known, names, opened.name)
     refuse_seen(opened.name, opened.network, known)
@@ -232,14 +232,8 @@ def predict_images(
 ) -> list[Prediction]:
     """Classify image files, resized and normalised as the network knows it from its training.
 
-    Parameters
-    ----------
-    opened : NamedNetwork
-        A trained network, see :func:`vinets.networks.open.open_network`; it moves to ``device``.
-    files : sequence of str or Path
-        The images; :func:`vinets.data.folders.image_files` lists those of a folder.
-    top : int, default=3
-        Classes to tell of every image.
+    The network moves to ``device``. Of every image the ``top`` most probable classes are told.
+    :func:`vinets.data.folders.image_files` lists the images of a folder.
     """
     require_weights(opened)
     if opened.preprocessing is None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import torch
+from sklearn.preprocessing import MinMaxScaler
 
 from vinets.algebra.polynomial import Polynomials
 from vinets.algebra.polynomials import PolynomialSet
@@ -37,7 +37,14 @@ class PointIdeals:
 
     names: tuple[str, ...]  # one a variable
     ideals: dict[str | None, VanishingIdeal]  # one a class, or one of all points under None
-    scaling: dict[str, list[float]] | None  # "low" and "high" before the scaling to [-1, 1]
+    scaler: MinMaxScaler | None  # what brought the points to [-1, 1] before
+
+    @property
+    def scaling(self) -> dict[str, list[float]] | None:
+        """The least and the largest value of every variable, which became -1 and 1."""
+        if self.scaler is None:
+            return None
+        return {"low": self.scaler.data_min_.tolist(), "high": self.scaler.data_max_.tolist()}
 
     def summaries(self, count: int | None = None) -> list[IdealSummary]:
         """Summarise every ideal, with its first ``count`` generators or all."""
@@ -62,10 +69,8 @@ class PointIdeals:
         except ValueError:  # too many monomials to write down
             return [f"polynomial {i}" for i in range(len(generators))][:count]
         assert isinstance(shown, PolynomialSet)
-        if self.scaling is not None:
-            low, high = (np.array(self.scaling[end]) for end in ("low", "high"))
-            factors = 2 / (high - low + (high == low))
-            shown = shown.substituted(factors, -1 - factors * low)
+        if self.scaler is not None:
+            shown = shown.unscaled(self.scaler)
         return shown.strings(self.names)
 
     def save(self, path: Path) -> None:
@@ -87,25 +92,14 @@ def fit_points(
 ) -> PointIdeals:
     """Fit an ideal to points, or one to every class where they have classes.
 
-    Parameters
-    ----------
-    points : Points
-        See :func:`vinets.data.points.read_points`.
-    scale : {"minmax", "none"}, default="minmax"
-        Whether every variable is scaled to [-1, 1] before, over all classes alike.
-    device : device or str, default="auto"
-        Where to fit; auto is a GPU where there is one and the points are many enough for it.
+    With ``scale="minmax"`` every variable is scaled to [-1, 1] before, over all classes alike, with
+    "none" it is not. The device "auto" is a GPU where there is one and the points are many enough.
     """
     one_of("fit_points", "scale", scale, ("minmax", "none"))
-    values, scaling = points.values, None
-    if scale == "minmax":
-        low, high = values.min(0), values.max(0)
-        scaling = {"low": low.tolist(), "high": high.tolist()}
-        spread = high - low
-        values = 2 * (values - low) / (spread + (spread == 0)) - 1  # constants go to -1
-    scaled = torch.from_numpy(values)
+    scaler = MinMaxScaler((-1, 1)).fit(points.values) if scale == "minmax" else None
+    scaled = torch.from_numpy(points.values if scaler is None else scaler.transform(points.values))
     scaled = scaled.to(choose_device("fit_points", device, scaled))
     if points.labels is None:
-        return PointIdeals(points.names, {None: model.fit(scaled)}, scaling)
+        return PointIdeals(points.names, {None: model.fit(scaled)}, scaler)
     classes = fit_class_ideals(scaled, points.labels, model)
-    return PointIdeals(points.names, {str(name): one for name, one in classes}, scaling)
+    return PointIdeals(points.names, {str(name): one for name, one in classes}, scaler)

@@ -67,16 +67,9 @@ def train_into(
     """Train a network from scratch, test it, and write it into a folder.
 
     Checkpoints are written between epochs: the same call goes on after the last of them. Other
-    settings or data in the same folder are refused.
-
-    Parameters
-    ----------
-    out : path
-        The folder.
-    model : str
-        Name of the network; see :func:`vinets.models.create_model`.
-    recipe : TrainingOptions or None, default=None
-        How; None is that of :func:`recipe_for`. Its seed is that of the first weights, too.
+    settings or data in the same folder are refused. The network is named as for
+    :func:`vinets.models.create_model`; without a recipe, it takes that of :func:`recipe_for`, whose
+    seed is that of the first weights, too.
     """
     recipe = recipe_for(model) if recipe is None else recipe
     example, classes = data.train.example(), tuple(data.train.classes)

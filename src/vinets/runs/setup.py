@@ -13,7 +13,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from vinets.core.device import call, evaluating, logits_of
 from vinets.core.plain import changes
 from vinets.core.progress import Notes, Progress, progress_of
 from vinets.core.settings import SampleOptions, TrainingOptions
@@ -27,8 +26,7 @@ from vinets.latent.collect import Latents, collect
 from vinets.latent.cut import all_convolutions, all_layers, paper_convolutions, share_removed
 from vinets.measure.accuracy import evaluate
 from vinets.measure.doubt import MisreadWarning, doubt_accuracy
-from vinets.models.libraries.file import code_of
-from vinets.models.origin import input_fields, trained_on
+from vinets.models.origin import code_of, input_fields, trained_on
 from vinets.networks.network import CutNetwork, load_trained, put_behind, refuse_seen
 from vinets.networks.open import channel_count, make_network
 from vinets.runs.trial import Trial
@@ -228,23 +226,18 @@ class SetupFiles:
 def wrong_answers(
     network: nn.Module,
     examples: Source | Iterable[tuple[Any, Tensor]],
-    device: torch.device | str = "cpu",
+    device: torch.device | str | None = None,
     progress: Progress | None = None,
 ) -> tuple[int, ...]:
     """Return the positions of the examples, a source or batches, that ``network`` gets wrong."""
-    right, watch = [], progress_of(progress)
+    watch = progress_of(progress)
     if isinstance(examples, Source):
         watch.start("testing", len(examples))
-        examples = examples.batches(512, device=device)
-    with evaluating(network):
-        for inputs, labels in examples:
-            answers = logits_of(call(network, inputs)).argmax(1)
-            right.append((answers == labels.to(answers.device)).cpu())
-            watch.advance(len(labels))
-    return tuple((~torch.cat(right)).nonzero()[:, 0].tolist())
+    # As if they were training examples, because those that it has seen are refused elsewhere.
+    return evaluate(network, examples, part="train", device=device, progress=watch).wrong
 
 
-# --- what trials at one cut share ---------------------------------------------------------------
+# --- what trials at one cut share -------------------------------------------------------------
 
 
 class Cut:
@@ -322,23 +315,13 @@ class Cut:
         return self.latents.once("views", views_of(recipe), collect_views)
 
     @torch.no_grad()
-    def projected(
-        self, trial: Trial, front: Callable[[Tensor], Tensor]
-    ) -> tuple[LatentViews, Tensor]:
-        """Return views and test latents behind the frozen part of a head.
-
-        All heads of trials that project alike share them.
-        """
+    def projected(self, trial: Trial, front: Callable[[Tensor], Tensor]) -> LatentViews:
+        """Return views behind the frozen part of a head, for all trials that project alike."""
         views = self.views(trial)
         like = getattr(trial.options, "like", trial.options)  # a baseline sees the same variables
         names = ("components", "order", "scale", "pca")
         key = *(getattr(like, name, None) for name in names), *views_of(trial.recipe)
-
-        def project() -> tuple[LatentViews, Tensor]:
-            tests = [front(part.float()) for part in self.test_latents.split(CHUNK)]
-            return views.through(front, torch.float32), torch.cat(tests)
-
-        return self.latents.once("projected", key, project)
+        return self.latents.once("projected", key, lambda: views.through(front, torch.float32))
 
 
 def views_of(recipe: TrainingOptions) -> tuple[Hashable, ...]:

@@ -38,8 +38,7 @@ from vinets.runs.trial import (
 )
 from vinets.theory import study
 from vinets.training import History, Lessons, fine_tune
-from vinets.training.checkpoint import Epoch
-from vinets.training.epochs import fit
+from vinets.training.epochs import Epoch, fit
 from vinets.training.feed import ViewFeed
 from vinets.training.last_layer import solve_classifier
 from vinets.training.tune import criterion_of
@@ -68,8 +67,7 @@ def find_ideals(cut: Cut, trial: Trial, folder: Path) -> TrialResult:
         for ratio in RATIOS
     }
     by_class = {str(k): count_monomials([as_polynomials(one.generators_)]) for k, one in ideals}
-    has_oracle = all(hasattr(one, "steps_") for _, one in ideals)
-    totals = ("steps", "nonzeros") if has_oracle else ()
+    totals = ("steps", "nonzeros") if all(hasattr(one, "steps_") for _, one in ideals) else ()
     solved = {name: sum(getattr(one.report_, name) for _, one in ideals) for name in totals}
     facts = IdealFacts(
         points=int(latents.fit.sum()),
@@ -122,9 +120,9 @@ def train(cut: Cut, trial: Trial, folder: Path) -> TrialResult:
             network.folded().head, cut.latents.store.chunks(1024), device=setup.device
         )
         epoch = Epoch(0, fitted.loss, fitted.accuracy, None, None, 0.0)
-        split, history = None, History((epoch,), 1, recipe)
+        history = History((epoch,), 1, recipe)
     elif split is not None:
-        history, wrong = _train_behind(cut, trial, network.head, *split, checkpoints)
+        history = _train_behind(cut, trial, network.head, *split, checkpoints)
     else:
         teacher: nn.Module | Lessons | None = None
         if recipe.distill or network.head.matches_features:
@@ -138,9 +136,9 @@ def train(cut: Cut, trial: Trial, folder: Path) -> TrialResult:
             progress=cut.progress,
         )
     folded = network.folded()
-    if split is None and cached:
+    if cached:
         wrong = wrong_answers(folded.head, _chunks(cut.test_latents, labels))
-    elif split is None:
+    else:
         wrong = wrong_answers(folded, setup.test, setup.device, progress=cut.progress)
     accuracy, vanishing = 1 - len(wrong) / len(labels), _vanishing(cut, trial, folded)
     if trial.save:
@@ -225,26 +223,24 @@ def _train_behind(
     front: Callable[[Tensor], Tensor],
     module: nn.Module,
     folder: Path | None,
-) -> tuple[History, tuple[int, ...]]:
-    """Train and test what stands behind the frozen part of a head, on cached variables.
+) -> History:
+    """Train what stands behind the frozen part of a head, on cached variables.
 
     ``fine_tune`` splits heads in the same way; here, trials that project alike share variables.
     """
-    (views, test), recipe = cut.projected(trial, front), cut.recipe(trial)
+    views, recipe = cut.projected(trial, front), cut.recipe(trial)
     if recipe.trained == "classifier" and isinstance(module, LastLayer):
-        history = solve_classifier(module.eval(), views.parts(), recipe)
-    else:
-        history = fit(
-            module,
-            ViewFeed(views, seed=recipe.seed),
-            recipe,
-            criterion=criterion_of(head, recipe),
-            directory=folder,
-            device=cut.setup.device,
-            stage=f"training {trial.head}",
-            progress=cut.progress,
-        )
-    return history, wrong_answers(module, _chunks(test, cut.setup.test.labels))
+        return solve_classifier(module.eval(), views.parts(), recipe)
+    return fit(
+        module,
+        ViewFeed(views, seed=recipe.seed),
+        recipe,
+        criterion=criterion_of(head, recipe),
+        directory=folder,
+        device=cut.setup.device,
+        stage=f"training {trial.head}",
+        progress=cut.progress,
+    )
 
 
 def _chunks(inputs: Tensor, labels: Tensor) -> Iterator[tuple[Tensor, Tensor]]:

@@ -20,7 +20,7 @@ from vinets.core.plain import changes, from_plain
 from vinets.core.settings import LatentOptions, SampleOptions, SpeedOptions, TrainingOptions
 from vinets.heads import HEADS, BuildFacts, HeadOptions
 from vinets.heads.facts import VanishingFacts
-from vinets.training.checkpoint import History
+from vinets.training.epochs import History
 
 T = TypeVar("T")
 

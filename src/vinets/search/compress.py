@@ -25,7 +25,7 @@ from vinets.data.conversion import limit_source, split_source
 from vinets.data.source import DataSplit, Source, require_split
 from vinets.export import EXPORT_FORMATS, ExportedNetwork, export_network, open_exported
 from vinets.measure import evaluate, machine
-from vinets.measure.level import over_images
+from vinets.measure.accuracy import over_images
 from vinets.networks.network import CutNetwork, refuse_seen
 from vinets.report import html
 from vinets.runs.setup import Setup, wrong_answers

@@ -10,7 +10,7 @@ from torch import nn
 
 from vinets.core.checks import counted, format_bytes
 from vinets.heads import ProductsHead
-from vinets.measure.level import over_images, over_seeds
+from vinets.measure.accuracy import over_images, over_seeds
 from vinets.search.budget import LIMITS, Budget, Cost
 from vinets.search.space import Candidate
 
@@ -246,7 +246,7 @@ def _judge_polynomials(result: SearchResult, chosen: Attempt) -> str:
     """Compare the choice with the best head of the other kind, plain or polynomial.
 
     That one is no larger by more than a tenth, and both are compared after the longest training
-    that they have in common, by :mod:`vinets.measure.level`. The text is empty without a rival.
+    that they have in common, by :mod:`vinets.measure.accuracy`. The text is empty without a rival.
     """
     rivals = []
     for one in result.attempts:

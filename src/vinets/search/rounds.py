@@ -16,9 +16,8 @@ from vinets.core.plain import as_plain, from_plain
 from vinets.core.progress import Progress, progress_of
 from vinets.core.settings import SearchOptions
 from vinets.networks.network import CutNetwork
-from vinets.runs.run import run_trials
 from vinets.runs.setup import Setup
-from vinets.runs.store import Store
+from vinets.runs.store import Store, run_trials
 from vinets.search.budget import Budget, CostTable, expect
 from vinets.search.result import Attempt, SearchPlan, layers_of
 from vinets.search.space import Candidate, Space

@@ -1,7 +1,7 @@
 """Train heads on frozen latents, and backbones from scratch."""
 
 from vinets.core.settings import BACKBONE, TrainingOptions
-from vinets.training.checkpoint import Epoch, History
+from vinets.training.epochs import Epoch, History
 from vinets.training.feed import LatentViews, Lessons, cache_latents
 from vinets.training.tune import fine_tune, train_classifier
 

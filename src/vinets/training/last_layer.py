@@ -21,7 +21,7 @@ from torch.nn import functional as F
 
 from vinets.core.settings import TrainingOptions
 from vinets.heads.base import LastLayer
-from vinets.training.checkpoint import Epoch, History
+from vinets.training.epochs import Epoch, History
 
 MAX_GRADIENT = 1e-8  # entry of the gradient, at which the minimum counts as reached, in float64
 MAX_STEPS = 100  # steps of Newton; ten are usual

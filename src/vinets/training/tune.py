@@ -20,8 +20,7 @@ from vinets.core.settings import BACKBONE, LAYOUTS, TrainingOptions
 from vinets.core.tensors import digest
 from vinets.heads import Head, ProductsHead
 from vinets.networks.network import CutNetwork, remember_examples
-from vinets.training.checkpoint import History
-from vinets.training.epochs import Criterion, Group, distilled, fit
+from vinets.training.epochs import Criterion, Group, History, distilled, fit
 from vinets.training.feed import (
     LATENT_BATCH,
     Feed,

@@ -140,12 +140,6 @@ def _run(path: Path, neighbours: tuple[Path, ...], code: str) -> ModuleType:
     return module
 
 
-def code_of(network: nn.Module) -> str:
-    """Return a digest of the file of a network and of what it imports there; "" for any other."""
-    digests = {vars(part).get("vinets_code", "") for part in network.modules()}
-    return "-".join(sorted(digests - {""}))
-
-
 def _code_files(path: Path) -> list[Path]:
     """List a file, and the modules in its folder that it imports."""
     folder, files = path.parent, [path]
