@@ -32,7 +32,7 @@ from benchmarks.layer import local_head, products_head, vanishing_head
 from benchmarks.record import RESULTS, keep
 from benchmarks.rivals.speed import CLASSES, thread_rates
 from benchmarks.tuning import VARIANT_PARAMETERS
-from vinets.heads import Head, PooledHead, local, units
+from vinets.heads import Head, PooledHead, units
 from vinets.heads.pieces import traced
 from vinets.heads.polynomial_head import PolynomialHead
 from vinets.heads.units import UnitsHead
@@ -113,7 +113,7 @@ class Plain(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         logits: Tensor
-        with patch.object(units, "in_use", _no), patch.object(local, "in_use", _no):
+        with patch.object(units, "in_use", _no):
             logits = self.network(x)
         return logits
 

@@ -129,25 +129,6 @@ def test_a_large_batch_is_really_split(monkeypatch):
     assert seen == [3, 3, 2] and torch.equal(found, torch.ones(8, 5))
 
 
-SLOPES = {-1.0: torch.abs, 0.0: torch.relu, 1.0: lambda y: y}
-
-
-@pytest.mark.parametrize("slope", SLOPES)
-def test_sums_of_forms_and_their_gradients_are_those_of_the_formula(slope, monkeypatch):
-    monkeypatch.setattr(pieces, "CACHED", 60)  # three images at a time, the last part is short
-    spatial, shapes = pieces.SpatialSum(5, 4).double(), ((8, 4, 3), (5, 3), (5,))
-    h, weight, bias = (torch.randn(s, dtype=torch.float64, requires_grad=True) for s in shapes)
-    trained = h, weight, bias, spatial.weight
-    found = spatial.of_forms(h, weight, bias, slope)
-    expected = (SLOPES[slope](h @ weight.mT + bias) * spatial.weight).sum(1)
-    torch.testing.assert_close(found, expected)
-    ahead = torch.randn(8, 5, dtype=torch.float64)
-    wanted = torch.autograd.grad(expected, trained, ahead)
-    for _ in range(2):  # what is kept for the gradient is not used up by it
-        gradients = torch.autograd.grad(found, trained, ahead, retain_graph=True)
-        torch.testing.assert_close(gradients, wanted)
-
-
 @pytest.mark.parametrize("kind", [LocalHead, LocalReLUHead])
 def test_training_follows_autocast(kind, latents):
     head = wide(kind)

@@ -74,8 +74,6 @@ def test_statistics_of_a_single_value_stay_finite():
 def test_bad_input_is_named():
     with pytest.raises(ValueError, match=r"'activation' parameter of PolynomialLayer.*'tanh'"):
         PolynomialLayer(TERMS, 4, activation="tanh")
-    with pytest.raises(ValueError, match="a folded layer has no statistics"):
-        PolynomialLayer(TERMS, 4).folded().set_moments(torch.zeros(5), torch.ones(5))
 
 
 # --- monomials --------------------------------------------------------------------------------
@@ -106,12 +104,6 @@ def test_a_closed_set_costs_one_multiplication_a_term_and_another_brings_parents
     assert Monomials(TermSet.from_exponents([[7, 0], [3, 5]])).outputs is not None
 
 
-def test_gradients_agree_with_differences():
-    layer = Monomials(TermSet.from_exponents([[1, 0, 0], [1, 1, 0], [0, 2, 1], [3, 0, 2]]))
-    z = torch.randn(3, 3, dtype=torch.float64, requires_grad=True)
-    assert torch.autograd.gradcheck(layer, z)
-
-
 def test_saved_are_the_terms_and_nothing_that_follows_from_them():
     table = np.array([[1, 0], [0, 2], [2, 1]])
     layer = Monomials(TermSet.from_exponents(table))
@@ -121,17 +113,10 @@ def test_saved_are_the_terms_and_nothing_that_follows_from_them():
     assert again.exponents().tolist() == table.tolist()
 
 
-@pytest.mark.parametrize(
-    ("tensor", "message"),
-    [
-        (torch.tensor([[0, 5]]), "variable indices below 2"),
-        (torch.tensor([[1, 0]]), "sorted"),
-        (torch.tensor([[0.0, 1.0]]), "int64"),
-    ],
-)
-def test_saved_terms_are_checked(tensor, message):
-    state = {"terms_1": torch.tensor([[0]]), "terms_2": tensor}
-    with pytest.raises(ValueError, match=message):
+@pytest.mark.parametrize("rows", [[[0, 5]], [[0.0, 1.0]]])
+def test_saved_terms_are_checked(rows):
+    state = {"terms_1": torch.tensor([[0]]), "terms_2": torch.tensor(rows)}
+    with pytest.raises(ValueError, match=r"t\.2 must"):
         Monomials.terms_of(state, "", 2)
 
 

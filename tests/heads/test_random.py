@@ -37,8 +37,8 @@ def test_the_baseline_has_the_same_numbers(heads, name, kind):
     else:  # other degrees take other numbers of indices
         ours.pop("monomials"), theirs.pop("monomials")
     assert ours == theirs
-    assert torch.equal(baseline.polynomials.weight, same.polynomials.weight)
-    assert not torch.equal(baseline.polynomials.weight, other.polynomials.weight)
+    assert torch.equal(baseline.polynomials.coefficients, same.polynomials.coefficients)
+    assert not torch.equal(baseline.polynomials.coefficients, other.polynomials.coefficients)
 
 
 def test_random_monomials_are_standardised_on_the_points(heads):

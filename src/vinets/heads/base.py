@@ -10,7 +10,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from types import MappingProxyType
 from typing import Any, ClassVar, Self
 
@@ -36,17 +36,29 @@ class HeadOptions(Options):
     kind: ClassVar[str] = ""
 
 
+def redefined(owner: type[Options], name: str, default: Any, **more: Any) -> Any:
+    """Return an option of another class with this default, and with what ``more`` changes."""
+    (known,) = (one.metadata for one in fields(owner) if one.name == name)  # type: ignore[arg-type]
+    return field(default=default, metadata={**known, **more})
+
+
 class LastLayer(nn.Module):
     """The end of a head: features (B, F), normalisation if there is any, a linear layer.
 
-    Modules among them belong to the head, so that training this trains the head.
+    Modules among them belong to the head, so that training this trains the head; ``parts`` are
+    those that a function computes the features with.
     """
 
     def __init__(
-        self, features: Callable[[Tensor], Tensor], norm: nn.BatchNorm1d | None, linear: nn.Linear
+        self,
+        features: Callable[[Tensor], Tensor],
+        norm: nn.BatchNorm1d | None,
+        linear: nn.Linear,
+        *parts: nn.Module,
     ) -> None:
         super().__init__()
         self.features, self.norm, self.linear = features, norm, linear
+        self.parts = nn.ModuleList(parts)
 
     def forward(self, z: Tensor) -> Tensor:
         y = self.features(z)
@@ -71,6 +83,8 @@ class Head(nn.Module, ABC):
     rivals: ClassVar[tuple[str, ...]] = ()  # kinds of the heads that it is compared with
     # How it is trained, where nothing else is said: changes to vinets.core.settings.
     training_defaults: ClassVar[Mapping[str, Any]] = MappingProxyType({})
+    # The :data:`vinets.training.epochs.Criterion` of the head; None is the usual loss.
+    criterion: Callable[..., Tensor] | None = None
     facts: BuildFacts | None = None  # how it was built; not part of files
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -138,11 +152,6 @@ class Head(nn.Module, ABC):
 
     def last_layer(self) -> LastLayer | None:
         """Return the linear layer behind features that stay, if there is one, to train it alone."""
-        return None
-
-    @property
-    def criterion(self) -> Callable[..., Tensor] | None:
-        """The :data:`vinets.training.epochs.Criterion` of the head; None is the usual loss."""
         return None
 
     def trained_parameters(self) -> list[nn.Parameter]:

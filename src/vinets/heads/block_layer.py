@@ -14,6 +14,8 @@ from typing import Any, Self
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.nn.utils.rnn import pad_sequence
 
 from vinets.algebra.common_terms import term_moments, union_of_terms
 from vinets.algebra.polynomials import PolynomialSet
@@ -36,7 +38,6 @@ class BlockPolynomialLayer(MonomialLayer):
     counts: tuple[int, ...]
     leading: Tensor
     columns: Tensor
-    filled: Tensor
     places: Tensor
 
     def __init__(
@@ -45,21 +46,18 @@ class BlockPolynomialLayer(MonomialLayer):
         super().__init__(terms)
         self.counts = tuple(int(c) for c in counts)
         self.sizes = tuple(len(column) for column in columns)
-        total, height, width = sum(self.counts), max(self.counts), max(1, *self.sizes)
         self.register_buffer("leading", leading)
-        padded = torch.zeros(len(self.sizes), width, dtype=torch.int64)
         for k, column in enumerate(columns):
             self.register_buffer(f"columns_{k}", column)
-            padded[k, : len(column)] = column
-        filled = torch.arange(width) < torch.tensor(self.sizes)[:, None]
-        rows = torch.arange(height) < torch.tensor(self.counts)[:, None]
-        self.register_buffer("columns", padded.to(leading.device), persistent=False)
-        self.register_buffer("filled", filled.to(leading.device), persistent=False)
-        places = rows.flatten().nonzero()[:, 0]
-        self.register_buffer("places", places.to(leading.device), persistent=False)
-        self.weight = nn.Parameter(torch.zeros(len(self.sizes), height, width))
-        self.lead = nn.Parameter(torch.zeros(total))
-        self.bias = nn.Parameter(torch.zeros(total))
+        # Padding reads column S, which values() fills with zeros: its weights get no gradients.
+        padded = pad_sequence([*columns], batch_first=True, padding_value=len(terms))
+        self.register_buffer("columns", padded, persistent=False)
+        rows = torch.arange(max(self.counts)) < torch.tensor(self.counts)[:, None]
+        places = rows.flatten().nonzero()[:, 0].to(leading.device)
+        self.register_buffer("places", places, persistent=False)
+        self.weight = nn.Parameter(torch.zeros(*rows.shape, padded.shape[1]))
+        self.lead = nn.Parameter(torch.zeros(len(places)))
+        self.bias = nn.Parameter(torch.zeros(len(places)))
         self.register_state_dict_post_hook(_unpad)  # type: ignore[no-untyped-call]
         self.register_load_state_dict_pre_hook(_pad)  # type: ignore[no-untyped-call]
 
@@ -114,8 +112,7 @@ class BlockPolynomialLayer(MonomialLayer):
 
     def values(self, z: Tensor) -> Tensor:
         m = self.scaled(z)
-        # Padded columns point at term 0; without the mask their weights would get gradients.
-        own = m[..., self.columns] * self.filled  # (..., K, width)
+        own = F.pad(m, (0, 1))[..., self.columns]  # (..., K, width)
         padded = torch.einsum("...ko,kgo->...kg", own, self.weight).flatten(-2)
         tails = padded.index_select(-1, self.places)
         return tails + self.lead * m.index_select(-1, self.leading) + self.bias

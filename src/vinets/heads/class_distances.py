@@ -41,6 +41,7 @@ TEMPERATURES = np.exp2(np.arange(-6, 15) / 2).tolist()  # powers of K that are t
 MIN_VARIANCE = 1e-12  # variance of a monomial that is constant up to rounding
 BIAS_PENALTY = 1e-3  # on the squares of the biases, because classes may have few held-out points
 CALIBRATION_STEPS = 100
+MAX_JUDGED = 1000  # points of a fold that judge a space
 
 
 class ClassDistances(nn.Module):
@@ -74,10 +75,7 @@ class ClassDistances(nn.Module):
 
     def values(self, features: Tensor) -> Tensor:
         """Return the monomials (B, S)."""
-        z = self.variables(features)
-        # Products of rounded numbers would round again at every degree.
-        wide = z.float() if z.dtype in (torch.float16, torch.bfloat16) else z
-        values: Tensor = self.monomials(wide)
+        values: Tensor = self.monomials(self.variables(features))
         return values.to(self.forms.dtype)
 
     def forward(self, features: Tensor) -> Tensor:
@@ -258,20 +256,21 @@ def try_spaces(
     held: tuple[Tensor, Tensor] | None = None,
     folds: int = 3,
     seed: int = 0,
-    most: int = 1000,
 ) -> list[SpaceScore]:
     """Judge every space by ``held`` features and labels; without them, by cross-validation.
 
-    Cross-validation judges at most ``most`` points of a fold.
+    Cross-validation judges at most ``MAX_JUDGED`` points of a fold.
     """
     if held is None:
-        masks = draw_folds(labels, folds, seed)
         draw = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed))
-        draw = draw.to(labels.device)
-        judged = [draw[mask[draw]][:most] for mask in masks]
-        truth = labels[torch.cat(judged)]
+        draw, answers = draw.to(labels.device), labels
+        masks = draw_folds(labels, folds, seed)
+        rounds = [(~mask, draw[mask[draw]][:MAX_JUDGED]) for mask in masks]
     else:
-        truth = held[1]
+        answers = torch.cat([labels, held[1]])
+        place = torch.arange(len(answers), device=answers.device)
+        rounds = [(place < len(labels), place[len(labels) :])]
+    truth = answers[torch.cat([judged for _, judged in rounds])]
     scores: list[SpaceScore] = []
     groups: dict[tuple[int, int, int], list[ClassSpace]] = {}
     for one in candidates:
@@ -279,19 +278,15 @@ def try_spaces(
     for shape, group in groups.items():
         # Components know no labels, and may see all points.
         distances, values, (shift, scale) = standard_monomials(features, labels, *shape)
-        if held is None:
-            rounds = [(~mask, values[i]) for mask, i in zip(masks, judged, strict=True)]
-        else:
+        if held is not None:
             new = torch.cat([distances.values(part) for part in held[0].split(4096)])
-            new = new.sub_(shift).div_(scale)
-            rounds = [(torch.ones_like(labels, dtype=torch.bool), new)]
+            values = torch.cat([values, new.sub_(shift).div_(scale)])
         logs_of: dict[ClassSpace, list[Tensor]] = {one: [] for one in group}
-        for mine, new in rounds:
-            moments = class_moments(values[mine], labels[mine], classes)
+        for mine, judged in rounds:
+            moments = class_moments(values[mine], answers[mine], classes)
             for one in group:
-                forms, offsets = class_forms(moments, one.shrink, one.epsilon)
-                fitted = forms.to(new.dtype), offsets.to(new.dtype)
-                logs_of[one] += [lengths(v, *fitted).log() for v in new.split(256)]
+                fitted = [t.to(values) for t in class_forms(moments, one.shrink, one.epsilon)]
+                logs_of[one] += [lengths(v, *fitted).log() for v in values[judged].split(256)]
         for one in group:
             logs = torch.cat(logs_of[one])
             loss = min(float(F.cross_entropy(-t * logs, truth)) for t in TEMPERATURES)

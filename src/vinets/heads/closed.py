@@ -37,13 +37,7 @@ PENALTIES = (1e-5, 1e-4, 1e-3, 0.01, 0.1, 1.0, 10.0, 100.0)
 
 @torch.no_grad()
 def fit_ridge(
-    features: Tensor,
-    labels: Tensor,
-    classes: int,
-    *,
-    penalties: Sequence[float] = PENALTIES,
-    folds: int = 3,
-    seed: int = 0,
+    features: Tensor, labels: Tensor, classes: int, *, penalties: Sequence[float] = PENALTIES
 ) -> nn.Linear:
     """Fit a linear layer by least squares on classes as -1 and 1, with a penalty.
 
@@ -56,7 +50,7 @@ def fit_ridge(
     tensor([0, 0, 1, 1])
     """
     right = torch.zeros(len(penalties))
-    for mask in draw_folds(labels, folds, seed):
+    for mask in draw_folds(labels, 3, seed=0):
         solutions = _ridge_path(features[~mask], labels[~mask], classes, penalties)
         for i, (weight, bias) in enumerate(solutions):
             answers = features[mask].double() @ weight.mT + bias

@@ -12,18 +12,19 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from vinets.core.options import choice, count, option, optional, share
-from vinets.heads import pieces
-from vinets.heads.base import LastLayer
-from vinets.heads.pieces import HeadMaps, LinearMap, LinearPath, SpatialSum, by_parts, in_use
+from vinets.core.options import count, share
+from vinets.core.settings import IdealOptions
+from vinets.heads.base import LastLayer, redefined
+from vinets.heads.pieces import HeadMaps, LinearMap, LinearPath, SpatialSum, by_parts
 from vinets.heads.polynomial_head import PolynomialHead
-from vinets.heads.polynomial_layer import SLOPES, PolynomialLayer
+from vinets.heads.polynomial_layer import PolynomialLayer
 from vinets.heads.vanishing import GeneratorHead, GeneratorOptions, Variables, project
 from vinets.latent.collect import Latents
 from vinets.latent.pca import Projection
@@ -35,28 +36,25 @@ class LocalOptions(GeneratorOptions):
     """Options of :class:`LocalHead`."""
 
     kind: ClassVar[str] = "local"
-    max_degree: int | str | None = option(  # type: ignore[assignment]
-        "auto", count(auto=True), "Largest degree of a polynomial.", shown="2, or 1 in the channels"
+    max_degree: int | str | None = redefined(  # type: ignore[assignment]
+        IdealOptions,
+        "max_degree",
+        "auto",
+        domain=count(auto=True),
+        shown="2, or 1 in the channels",
     )
-    normalization: str | None = option(
+    normalization: str | None = redefined(IdealOptions, "normalization", None)
+    components: int | None = redefined(
+        GeneratorOptions,
+        "components",
         None,
-        optional(choice("unit", "leading")),
-        "Coefficients have unit norm, or the leading one is 1 (abm).",
-        shown="unit",
-    )
-    components: int | None = option(
-        None,
-        count(),
-        "Variables of the polynomials: principal components of the channels, or the channels.",
+        help="Variables of the polynomials: principal components of the channels, or the channels.",
         shown="the channels",
     )
-    keep: int | float | str | None = option(
-        "auto",
-        share(auto=True),
-        "Polynomials to keep per class, or a share of them: those of the best score.",
-        shown="512 in all",
+    keep: int | float | str | None = redefined(
+        GeneratorOptions, "keep", "auto", domain=share(auto=True), shown="512 in all"
     )
-    monomials: int | None = option(None, count(), "Monomials to keep, at most.", shown="all")
+    monomials: int | None = redefined(GeneratorOptions, "monomials", None, shown="all")
 
     def for_classes(self, classes: int) -> Self:
         """Return the options with what was left open chosen.
@@ -105,25 +103,12 @@ class LocalPolynomials(PolynomialHead):
         return {"positions": self.spatial.weight.shape[0], "channels": self.channels}
 
     def variables(self, latents: Tensor) -> Tensor:
-        """Return what the polynomials are evaluated at, (B, P, n)."""
         return local_variables(self.rescale(latents).mT, self.projection, self.channels)
 
     def features(self, latents: Tensor) -> Tensor:
         """Sum the absolute values over the positions by weights, (B, N)."""
         layer = self.polynomials
-        forms = self.projection is None and layer.monomials.variables_only
-        # For one image, turning the spatial weights around would cost more than it saves.
-        if forms and layer.plain and len(latents) > 1 and not self.training and in_use():
-            spatial = self.spatial.weight.mT.contiguous()  # channels stay first
-            weight, bias = layer.weight, layer.bias[:, None]
-
-            def sums(part: Tensor) -> Tensor:
-                h = self.rescale(part)
-                values = torch.baddbmm(bias, weight.expand(len(h), -1, -1), h)
-                return layer.activated(values).mul_(spatial).sum(-1)
-
-            return by_parts(sums, latents, spatial.numel())
-        return _sums(layer, self.spatial, latents, lambda z: layer.scaled(self.variables(z)))
+        return _sums(layer, self.spatial, lambda z: layer.scaled(self.variables(z)), latents)
 
     def split(self) -> tuple[Callable[[Tensor], Tensor], nn.Module] | None:
         if not self.frozen:
@@ -135,12 +120,8 @@ class LocalPolynomials(PolynomialHead):
             z = self.variables(latents)
             return (layer.scaled(z) if few else z).contiguous()
 
-        sums = _Sums(layer, self.spatial, (lambda m: m) if few else layer.scaled)
-        return front, LastLayer(sums, self.norm, self.linear)
-
-    def parts(self) -> dict[str, int]:
-        counts = super().parts()
-        return counts | {"linear": counts["linear"] + pieces.parameter_count(self.spatial)}
+        sums = partial(_sums, layer, self.spatial, (lambda m: m) if few else layer.scaled)
+        return front, LastLayer(sums, self.norm, self.linear, layer, self.spatial)
 
     def maps(self, shape: tuple[int, int]) -> HeadMaps:
         positions = shape[1]
@@ -157,21 +138,8 @@ class LocalPolynomials(PolynomialHead):
         return self.maps_between(tuple(before), final, reach, positions)
 
 
-class _Sums(nn.Module):
-    """Sums of polynomials, to be trained behind what :func:`_sums` is given."""
-
-    def __init__(
-        self, layer: PolynomialLayer, spatial: SpatialSum, scaled: Callable[[Tensor], Tensor]
-    ) -> None:
-        super().__init__()
-        self.polynomials, self.spatial, self.scaled = layer, spatial, scaled
-
-    def forward(self, z: Tensor) -> Tensor:
-        return _sums(self.polynomials, self.spatial, z, self.scaled)
-
-
 def _sums(
-    layer: PolynomialLayer, spatial: SpatialSum, z: Tensor, scaled: Callable[[Tensor], Tensor]
+    layer: PolynomialLayer, spatial: SpatialSum, scaled: Callable[[Tensor], Tensor], z: Tensor
 ) -> Tensor:
     """Sum polynomials over the positions; ``scaled`` makes their monomials (B, P, S) of ``z``."""
     size = spatial.weight.numel()
@@ -185,9 +153,7 @@ def _sums(
     affine = None if layer.watched else layer.affine(m)  # by statistics of the whole batch
     if affine is None:
         return plain(m)
-    if pieces.traced() or not m.is_cpu or torch.is_autocast_enabled("cpu"):
-        return by_parts(lambda part: spatial(layer.activated(F.linear(part, *affine))), m, size)
-    return spatial.of_forms(m, *affine, SLOPES[layer.activation])
+    return by_parts(lambda part: spatial(layer.activated(F.linear(part, *affine))), m, size)
 
 
 def local_variables(h: Tensor, projection: nn.Module | None, channels: bool) -> Tensor:
@@ -203,12 +169,11 @@ def descriptors(latents: Latents, rescale: Rescale, seed: int) -> Tensor:
     store, positions = latents.store, latents.shape[1]
     generator = torch.Generator().manual_seed(seed)  # on the CPU: the same draws on any device
     draws = torch.randint(positions, (len(store),), generator=generator)
-    parts, start = [], 0
-    for values, _ in store.chunks():
-        at = draws[start : start + len(values)].to(values.device)
-        parts.append(rescale(values)[torch.arange(len(at), device=at.device), :, at])
-        start += len(values)
-    return torch.cat(parts)
+    rows = []
+    for (values, _), part in zip(store.chunks(1024), draws.split(1024), strict=True):
+        at = part.to(values.device)
+        rows.append(rescale(values)[torch.arange(len(at), device=at.device), :, at])
+    return torch.cat(rows)
 
 
 def find_local(latents: Latents, options: LocalOptions, seed: int) -> Variables:

@@ -9,8 +9,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
-from torch.nn import functional as F
 
 from vinets.heads.polynomial_layer import MonomialLayer, affine_of
 from vinets.latent.pca import Projection
@@ -56,50 +54,6 @@ class SpatialSum(nn.Module):
 
     def forward(self, y: Tensor) -> Tensor:
         return (y * self.weight).sum(1)
-
-    def of_forms(self, h: Tensor, weight: Tensor, bias: Tensor, slope: float) -> Tensor:
-        """Sum affine forms of ``h`` (B, P, S), negative ones times ``slope``, to train on a CPU."""
-        apply: Any = _SumsOfForms.apply  # untyped
-        sums: Tensor = apply(h, weight, bias, self.weight, slope)
-        return sums
-
-
-class _SumsOfForms(torch.autograd.Function):
-    """Spatial sums of forms on a CPU, where reading values takes as long as multiplying matrices.
-
-    Of the values (B, P, N) only the forms are kept, and gradients of all parts are added in place.
-    """
-
-    @staticmethod
-    def forward(
-        ctx: Any, h: Tensor, weight: Tensor, bias: Tensor, spatial: Tensor, slope: float
-    ) -> Tensor:
-        ctx.slope, ctx.images = slope, max(1, CACHED // spatial.numel())
-        forms, sums = [], []
-        for part in h.split(ctx.images):
-            forms.append(F.linear(part, weight, bias))
-            sums.append(F.leaky_relu(forms[-1], slope).mul_(spatial).sum(1))
-        ctx.save_for_backward(h, weight, spatial, *forms)
-        return torch.cat(sums)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        h, weight, spatial, *forms = ctx.saved_tensors
-        to_h: list[Tensor] = []
-        to_weight, to_spatial = torch.zeros_like(weight), torch.zeros_like(spatial)
-        to_bias = torch.zeros_like(weight[:, 0])
-        parts = zip(h.split(ctx.images), forms, grad[:, None].split(ctx.images), strict=True)
-        for part, y, g in parts:
-            # This is g times the slope at y; the slope times y is the value.
-            d = torch.ops.aten.leaky_relu_backward(g, y, ctx.slope, False)
-            to_spatial += (d * y).sum(0)
-            d = d.mul_(spatial).flatten(0, 1)
-            to_bias += d.sum(0)
-            to_weight.addmm_(d.mT, part.flatten(0, 1))
-            if ctx.needs_input_grad[0]:
-                to_h.append((d @ weight).view_as(part))
-        return torch.cat(to_h) if to_h else None, to_weight, to_bias, to_spatial, None
 
 
 class LinearPath(nn.Module):

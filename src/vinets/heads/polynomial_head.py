@@ -83,10 +83,9 @@ class PolynomialHead(FeatureHead):
         return plain
 
     def parts(self) -> dict[str, int]:
-        counts = {"projection": pieces.parameter_count(self.rescale, self.projection)}
-        counts |= self.polynomials.parts()
-        counts["linear"] = pieces.parameter_count(self.norm, self.linear, self.path)
-        return counts
+        inputs = pieces.parameter_count(self.rescale, self.projection)
+        linear = pieces.parameter_count(self) - inputs - pieces.parameter_count(self.polynomials)
+        return {"projection": inputs, **self.polynomials.parts(), "linear": linear}
 
     def maps_between(
         self, before: tuple[LinearMap, ...], final: Tensor, reach: float, positions: int = 1

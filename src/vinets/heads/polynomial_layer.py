@@ -22,15 +22,15 @@ from vinets.algebra.polynomial import Polynomial
 from vinets.algebra.terms import TermSet
 from vinets.core.checks import one_of
 
-SLOPES = {"abs": -1.0, "relu": 0.0, "none": 1.0}  # slopes of activations below zero
+ACTIVATIONS = ("abs", "relu", "none")
 
 
 class Monomials(nn.Module):
     """Evaluate a set of terms by gathering: (..., n) to (..., S).
 
     A term is its parent times one variable; see :mod:`vinets.algebra.evaluation`. The layer
-    compiles without graph breaks and exports to plain gathers and products. The constant term is
-    not allowed: it belongs into a bias.
+    compiles without graph breaks and exports to plain gathers and products. Half precision becomes
+    float32. The constant term is not allowed: it belongs into a bias.
 
     Examples
     --------
@@ -57,13 +57,15 @@ class Monomials(nn.Module):
         outputs = rows if plan.outputs is None else plan.outputs - 1
         wanted = np.array_equal(outputs, rows)
         # All variables in their order are their own monomials.
-        only = plan.steps[0][1] if self.depth == 1 and wanted else np.zeros(0)
-        self.variables_only = np.array_equal(only, np.arange(terms.n_variables))
+        every = np.arange(terms.n_variables)[:, None]
+        self.variables_only = len(terms.blocks) == 2 and np.array_equal(terms.blocks[1], every)
         self.outputs: Tensor | None
         kept = None if wanted else torch.from_numpy(outputs)
         self.register_buffer("outputs", kept, persistent=False)
 
     def forward(self, z: Tensor) -> Tensor:
+        if z.dtype in (torch.float16, torch.bfloat16):
+            z = z.float()  # products of rounded numbers would be rounded at every degree
         if self.variables_only:
             return z
         columns = z.reshape(-1, z.shape[-1]).mT.contiguous()  # (n, m): gathers copy whole rows
@@ -118,7 +120,7 @@ class MonomialLayer(SizeWatch, nn.Module, ABC):
 
     weight: nn.Parameter
     bias: nn.Parameter
-    activation: str  # what is applied to the values, a key of SLOPES
+    activation: str  # what is applied to the values, one of ACTIVATIONS
     shift: Tensor | None
     scale: Tensor | None
     counts: tuple[int, ...] | None  # polynomials of every class, which stand class by class
@@ -133,15 +135,14 @@ class MonomialLayer(SizeWatch, nn.Module, ABC):
 
     def set_moments(self, mean: Tensor, std: Tensor) -> None:
         """Standardise the monomials with these statistics from now on."""
-        if self.shift is None or self.scale is None:
-            raise ValueError("a folded layer has no statistics.")
+        assert self.shift is not None and self.scale is not None  # the layer is not folded
         self.shift.copy_(mean)
         self.scale.copy_(std)
 
     def moments(self) -> tuple[Tensor, Tensor]:
         """Return mean and standard deviation in float64, to fold; 0 and 1 where there are none."""
         if self.shift is None or self.scale is None:
-            ones = self.weight.new_ones(len(self.monomials.terms), dtype=torch.float64)
+            ones = self.bias.new_ones(len(self.monomials.terms), dtype=torch.float64)
             return torch.zeros_like(ones), ones
         return self.shift.double(), self.scale.double()
 
@@ -151,19 +152,20 @@ class MonomialLayer(SizeWatch, nn.Module, ABC):
 
     def activated(self, y: Tensor) -> Tensor:
         """Return absolute values, or those of another activation."""
-        return y.abs()
+        if self.activation == "abs":
+            # These are the same values, and the gradient takes one pass instead of two.
+            return F.leaky_relu(y, -1.0) if self.training else y.abs()
+        return y.relu() if self.activation == "relu" else y
 
     def forward(self, z: Tensor) -> Tensor:
         return self.watch(self.activated(self.values(z)))
 
     def scaled(self, z: Tensor) -> Tensor:
         """Return the standardised monomials of points (..., n), as (..., S)."""
-        if z.dtype in (torch.float16, torch.bfloat16):
-            z = z.float()  # products of rounded numbers would be rounded at every degree
-        m = self.monomials(z)
+        m: Tensor = self.monomials(z)
         if self.shift is not None and self.scale is not None:
             m = (m - self.shift).div_(self.scale)
-        return m.to(self.weight.dtype)  # which may be half, outside of autocast
+        return m.to(self.bias.dtype)  # which may be half, outside of autocast
 
     def indices(self) -> int:
         """Count the integers of the monomials, and of the leading terms where they are known."""
@@ -175,7 +177,7 @@ class MonomialLayer(SizeWatch, nn.Module, ABC):
         """The class (N,) whose ideal each polynomial is a generator of; None without ideals."""
         if self.counts is None:
             return None
-        return torch.repeat_interleave(torch.tensor(self.counts)).to(self.weight.device)
+        return torch.repeat_interleave(torch.tensor(self.counts)).to(self.bias.device)
 
     @torch.no_grad()
     def polynomials(self, label: int) -> list[Polynomial]:
@@ -200,9 +202,13 @@ class MonomialLayer(SizeWatch, nn.Module, ABC):
             generators.append(Polynomial((*(rows[i] for i in used), ()), coefficients, names))
         return generators
 
-    @abstractmethod
     def leading_coefficients(self) -> Tensor | None:
         """Return those (N,) of the leading terms in float64, if known; 0 where one was dropped."""
+        if self.leading is None:
+            return None
+        table = self.folded().coefficients.double()
+        values = table.gather(1, self.leading.clamp_min(0)[:, None])[:, 0]
+        return values * (self.leading >= 0)
 
     @property
     @abstractmethod
@@ -213,9 +219,10 @@ class MonomialLayer(SizeWatch, nn.Module, ABC):
     def folded(self) -> Self:
         """Return a layer of plain coefficients and a bias with the same outputs."""
 
-    @abstractmethod
     def parts(self) -> dict[str, int]:
         """Count parameters, and apart from them the indices of the monomials."""
+        stored = [t for t in (*self.parameters(), *self.buffers()) if t.is_floating_point()]
+        return {"monomials": self.indices(), "coefficients": sum(t.numel() for t in stored)}
 
     @abstractmethod
     def config(self) -> dict[str, object]:
@@ -263,7 +270,7 @@ class PolynomialLayer(MonomialLayer):
         super().__init__(terms, standardized=standardized)
         self.counts = None if counts is None else tuple(map(int, counts))
         self.register_buffer("leading", torch.zeros(count, dtype=torch.int64) if leading else None)
-        self.activation = one_of("PolynomialLayer", "activation", activation, tuple(SLOPES))
+        self.activation = one_of("PolynomialLayer", "activation", activation, ACTIVATIONS)
         size = len(terms)
         self.weight = nn.Parameter(torch.randn(count, size) / size**0.5)
         self.bias = nn.Parameter(torch.zeros(count))
@@ -279,23 +286,20 @@ class PolynomialLayer(MonomialLayer):
         *,
         classes: int | None = None,
         sparse: bool = False,
-        normalized: bool = False,
-        activation: str = "abs",
+        **options: Any,
     ) -> PolynomialLayer:
         """Start from polynomials, up to a positive factor each.
 
         ``moments`` are mean and standard deviation of every term, each (S,); see
         :func:`vinets.algebra.common_terms.term_moments`. Where they are generators of that many
         ``classes``, the layer remembers which is of which. Where ``sparse``, coefficients that are
-        zero now stay zero.
+        zero now stay zero. The other ``options`` are those of the class.
         """
-        form: Any = {"masked": sparse, "normalized": normalized, "activation": activation}
-        form["leading"] = polynomials.leading is not None
         if classes is not None:
-            form["counts"] = torch.bincount(polynomials.owners, minlength=classes).tolist()
-        layer = cls(polynomials.terms, len(polynomials), **form)
-        if layer.leading is not None and polynomials.leading is not None:
-            layer.leading.copy_(polynomials.leading)
+            options["counts"] = torch.bincount(polynomials.owners, minlength=classes).tolist()
+        layer = cls(polynomials.terms, len(polynomials), masked=sparse, **options)
+        if polynomials.leading is not None:
+            layer.register_buffer("leading", polynomials.leading.cpu().clone())
         mean, std = (m.double().cpu() for m in moments)
         plain = polynomials.coefficients.double().cpu()
         weight = plain * std
@@ -345,11 +349,6 @@ class PolynomialLayer(MonomialLayer):
     def coefficients(self) -> Tensor:
         return self.weight if self.mask is None else self.weight * self.mask
 
-    @property
-    def plain(self) -> bool:
-        """Whether it is folded: nothing but coefficients and a bias."""
-        return self.shift is None and self.mask is None and self.norm is None
-
     def affine(self, m: Tensor) -> tuple[Tensor, Tensor] | None:
         r"""Return weight (N, S) and bias (N,) from a batch ``m`` of monomials to normalised values.
 
@@ -389,19 +388,6 @@ class PolynomialLayer(MonomialLayer):
     def values(self, z: Tensor) -> Tensor:
         return self.values_on(self.scaled(z))
 
-    def leading_coefficients(self) -> Tensor | None:
-        if self.leading is None:
-            return None
-        table = self.folded().weight.double()
-        values = table.gather(1, self.leading.clamp_min(0)[:, None])[:, 0]
-        return values * (self.leading >= 0)
-
-    def activated(self, y: Tensor) -> Tensor:
-        if self.activation == "abs":
-            # These are the same values, and the gradient takes one pass instead of two.
-            return F.leaky_relu(y, -1.0) if self.training else y.abs()
-        return y.relu() if self.activation == "relu" else y
-
     @torch.no_grad()
     def folded(self) -> Self:
         mean, std = self.moments()
@@ -415,13 +401,6 @@ class PolynomialLayer(MonomialLayer):
         plain.bias.copy_(bias)
         plain.shift = plain.scale = plain.mask = plain.norm = None
         return plain
-
-    def parts(self) -> dict[str, int]:
-        stored = [self.weight, self.bias, self.shift, self.scale]
-        count = sum(t.numel() for t in stored if t is not None)
-        if self.norm is not None:
-            count += 4 * self.norm.num_features
-        return {"monomials": self.indices(), "coefficients": count}
 
     def config(self) -> dict[str, object]:
         return {

@@ -14,15 +14,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from vinets.algebra.common_terms import SharedPolynomials, nearest_products
-from vinets.algebra.terms import TermSet
+from vinets.algebra.polynomial import rows_of, termset
 from vinets.core.checks import parameter_error
-from vinets.core.options import choice, count, option, optional, real, whole
-from vinets.heads.base import HeadOptions, plain_facts
+from vinets.core.options import choice, count, option, real, whole
+from vinets.heads.base import HeadOptions, plain_facts, redefined
 from vinets.heads.local import descriptors
 from vinets.heads.polynomial_layer import SizeWatch, batch_moments
 from vinets.heads.units import NormalizedForms, UnitsHead, fitting, rank_of
@@ -39,11 +38,8 @@ class ProductsOptions(HeadOptions):
     """Options of :class:`ProductsHead`."""
 
     kind: ClassVar[str] = "products"
-    parameters: int | None = option(
-        None,
-        optional(whole()),
-        "Parameters that the head may store, at most.",
-        shown="those of 512 products",
+    parameters: int | None = redefined(
+        SizeOptions, "parameters", None, shown="those of 512 products"
     )
     factors: int = option(2, whole(1, 5), "Linear forms in a product, 1 to 5.")
     spatial_rank: int | None = option(
@@ -206,22 +202,17 @@ class ProductsHead(SizeWatch, UnitsHead):
                     key = tuple(sorted((*term, i - 1))) if i else term
                     product[key] = product.get(key, 0) + values * form[:, i]
             columns = product
-        constants, blocks = columns.pop(()), [np.zeros((0, 0), dtype=np.int64)]
-        for d in range(1, self.factors + 1):
-            block = sorted(term for term in columns if len(term) == d)
-            blocks.append(np.array(block, dtype=np.int64))
-        table = torch.stack([columns[tuple(t)] for block in blocks for t in block.tolist()], 1)
+        constants, terms = columns.pop(()), termset(columns, channels)
+        table = torch.stack([columns[tuple(row.tolist())] for row in rows_of(terms)], 1)
         owners = torch.zeros(self.count, dtype=torch.int64)
-        return SharedPolynomials(TermSet(channels, tuple(blocks)), table, constants, owners)
+        return SharedPolynomials(terms, table, constants, owners)
 
 
 @dataclass(frozen=True)
 class UnitsOptions(SizeOptions):
     """Options of :class:`ReLUUnits`."""
 
-    spatial_rank: int | None = option(
-        16, count(), "Patterns of weights over the positions that sums share."
-    )
+    spatial_rank: int | None = redefined(ProductsOptions, "spatial_rank", 16)
     like: HeadOptions = ProductsOptions()
 
 
@@ -267,10 +258,7 @@ class FactoredGenerators:
         if len(self.owners) <= count:
             return self
         # They are sorted, so that this takes every class in turn and the best of each first.
-        rank = torch.zeros_like(self.owners)
-        for owner in self.owners.unique():
-            mine = self.owners == owner
-            rank[mine] = torch.arange(int(mine.sum()))
+        rank = torch.cat([torch.arange(size) for size in self.owners.bincount().tolist()])
         chosen = rank.argsort(stable=True)[:count]
         weight, gain, bias = (t[:, chosen] for t in (self.weight, self.gain, self.bias))
         return replace(self, weight=weight, gain=gain, bias=bias, owners=self.owners[chosen])

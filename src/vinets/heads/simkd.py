@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -114,11 +113,8 @@ class SimKDHead(Head):
             self.seen = seen  # for the loss, which follows the forward pass
         return self.classifier(seen)
 
-    @property
-    def criterion(self) -> Callable[..., Tensor] | None:
-        return self._distance
-
-    def _distance(self, logits: Tensor, labels: Tensor, taught: Tensor | None, _: Any) -> Tensor:
+    def criterion(self, logits: Tensor, labels: Tensor, taught: Tensor | None, _: Any) -> Tensor:
+        """Return the distance of what the classifier sees from what it saw in the uncut network."""
         assert taught is not None and self.seen is not None
         seen, self.seen = self.seen, None
         # It is relative to the teacher, so that the learning rate suits other losses as well.

@@ -21,11 +21,11 @@ from torch import Tensor, nn
 from vinets.algebra.common_terms import SharedPolynomials, count_monomials, term_moments
 from vinets.core.checks import one_of
 from vinets.core.device import Clock
-from vinets.core.options import choice, count, flag, option, optional, share, whole
+from vinets.core.options import choice, count, flag, option, share, whole
 from vinets.core.plain import changes
 from vinets.core.progress import Progress
 from vinets.core.settings import IdealOptions
-from vinets.heads.base import Head, HeadOptions, LastLayer, build_like, plain_facts
+from vinets.heads.base import Head, HeadOptions, LastLayer, build_like, plain_facts, redefined
 from vinets.heads.block_layer import BlockPolynomialLayer
 from vinets.heads.facts import Pictures, class_means, measure_vanishing
 from vinets.heads.pieces import HeadMaps, LinearMap, LinearPath
@@ -53,11 +53,7 @@ class GeneratorOptions(IdealOptions, HeadOptions):
     """Options of heads of generators: the algorithm that finds them, and which of them stay."""
 
     panel: ClassVar[str] = "Head"
-    normalization: str | None = option(
-        "leading",
-        optional(choice("unit", "leading")),
-        "Coefficients have unit norm, or the leading one is 1 (abm).",
-    )
+    normalization: str | None = redefined(IdealOptions, "normalization", "leading", shown="leading")
     components: int | None = option(
         128, count(), "Variables of the polynomials: principal components of the latents."
     )
@@ -118,10 +114,7 @@ class SizeOptions(HeadOptions):
     """A number of parameters, or the options of a head that has as many."""
 
     parameters: int | None = option(
-        None,
-        optional(whole()),
-        "Parameters that the head may store, at most.",
-        shown="as many as the VI-Net",
+        None, whole(), "Parameters that the head may store, at most.", shown="as many as the VI-Net"
     )
     like: HeadOptions = VanishingOptions()
 
@@ -438,7 +431,6 @@ class GlobalPolynomials(PolynomialHead):
         return {"order": self.order}
 
     def variables(self, latents: Tensor) -> Tensor:
-        """Return what the polynomials are evaluated at, (B, n)."""
         return components(latents, self.rescale, self.projection, self.order)
 
     def split(self) -> tuple[Callable[[Tensor], Tensor], nn.Module] | None:
