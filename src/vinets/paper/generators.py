@@ -198,7 +198,7 @@ def _estimated(plan: Plan, results: Results) -> Findings:
     counted = A_CLASS.name if plan.splits else "monomials"
     rows, notes, points = [], [], {}
     for backbone in plan.chosen:
-        own = []
+        own = {}
         for cut in plan.cuts(backbone):
             result = results[backbone, cut, "dimension"]
             counts = counts_of(results[backbone, cut, "ideals"].found, backbone)
@@ -207,9 +207,9 @@ def _estimated(plan: Plan, results: Results) -> Findings:
             values = {"cut": cut, "removed": share(result), **counts}
             values |= {"dimension": found.mean, "dimension_std": found.std}
             rows.append(Row(values, section=backbone.caption))
-            points[backbone.caption, cut] = found.mean, counts[counted]
-            own.append((found.mean, counts[counted]))
-        c = dimension_correlation(*zip(*own, strict=True))
+            own[backbone.caption, cut] = found.mean, counts[counted]
+        points |= own
+        c = dimension_correlation(*zip(*own.values(), strict=True))
         notes.append(
             f"{backbone.caption}: Pearson correlation {c.pearson:.2f} (p = {c.pearson_p:.2g}), "
             f"rank correlation {c.spearman:.2f} (p = {c.spearman_p:.2g}), {c.count} cuts."

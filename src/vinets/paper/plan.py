@@ -74,8 +74,7 @@ class Plan:
     @property
     def removed(self) -> Axis:
         """Return the axis of most figures: the share that a cut takes away."""
-        what = "layers" if self.start.counting == "layers" else "convolutions"
-        return Axis(f"{what} removed in %", format=".0f")
+        return Axis(f"{'layers' if self.splits else 'convolutions'} removed in %", format=".0f")
 
     def cuts(self, backbone: Backbone, every: tuple[str, ...] = ()) -> tuple[str, ...]:
         """Return the cuts of the figures, or some of ``every``."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 from statistics import mean
 from typing import cast
 
-import numpy as np
-
 from vinets.heads import VanishingOptions
 from vinets.paper.backbones import UNCUT, VARIANTS
 from vinets.paper.plan import (
@@ -221,21 +219,26 @@ def _shown(plan: Plan) -> Trials:
 
 def _vanishing(plan: Plan, results: Results) -> Findings:
     (((backbone, name, _), result),) = results.items()
-    facts, head = result.polynomials, result.trained
-    assert facts is not None and head.vanishing is not None  # it was studied
-    rows, built, trained = [], np.array(facts.built), np.array(facts.trained)
-    for k in sorted({*facts.owners}):
-        before, after = (means[np.equal(facts.owners, k)] for means in (built, trained))
-        values = {"class": str(k), "count": len(after), "own": after[:, k].mean()}
-        values["others"] = np.delete(after, k, axis=1).mean()
-        for when, means in (("smallest_built", before), ("smallest", after)):
-            values[when] = 100 * (means[:, k] <= means.min(1)).mean()
+    facts, trained = result.polynomials, result.trained
+    assert facts is not None and trained.vanishing is not None  # it was studied
+    rows = []
+    for k in range(backbone.classes):
+        built, after = (
+            [values for values, owner in zip(every, facts.owners, strict=True) if owner == k]
+            for every in (facts.built, facts.trained)
+        )
+        if not after:  # nothing vanishes on this class
+            continue
+        values = {"class": str(k), "count": len(after), "own": mean(one[k] for one in after)}
+        values["others"] = mean(x for one in after for j, x in enumerate(one) if j != k)
+        for when, means in (("smallest_built", built), ("smallest", after)):
+            values[when] = 100 * mean(one[k] <= min(one) for one in means)
         rows.append(Row(values))
     label = facts.owners[facts.shortest]
     names = [column.name for column in MEASURES[1:]]
     measures = tuple(
         Row({"when": when} | fields_of(one, *names))
-        for when, one in (("as built", head.vanishing_built), ("trained", head.vanishing))
+        for when, one in (("as built", trained.vanishing_built), ("trained", trained.vanishing))
     )
     tables = (
         Table("vanishing", "Polynomials by the class of their ideal", CLASS_COLUMNS, tuple(rows)),
