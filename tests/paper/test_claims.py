@@ -136,9 +136,13 @@ def test_a_difference_below_its_deviation_decides_nothing():
 def test_competitive_means_three_points_and_every_kind_of_linear_head_counts():
     for accuracy, expected in ((74.9, "yes"), (75.1, "no")):
         assert verdict("Truncation", "competitive", uncut=accuracy) == expected
-    heads = {"linear_head,_flat": 0.1, "linear_head,_pooled": -0.1, "linear_on_components": -0.1}
-    series = {name: shifted(by) for name, by in heads.items()}
-    assert verdict("Truncation", "many layers", **series) == "in 2 of 3"
+    below = dict.fromkeys(
+        ("linear_head,_flat", "linear_head,_pooled", "linear_on_components"), shifted(-0.1)
+    )
+    assert verdict("Truncation", "many layers", **below) == "yes"
+    for name in below:
+        series = below | {name: shifted(0.1)}
+        assert verdict("Truncation", "many layers", **series) == "in 2 of 3"
 
 
 @pytest.mark.parametrize(("gain", "expected"), [(4, "yes"), (6, "no")])

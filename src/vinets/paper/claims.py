@@ -168,9 +168,11 @@ def _gaps(evidence: Evidence, ours: str, theirs: str, *key: Any) -> list[Gap]:
     return gaps
 
 
-def _heads(evidence: Evidence, backbone: Backbone, ours: str, theirs: str) -> list[Gap]:
-    """Return a kind of head less another: in the figure on truncation, or in that on baselines."""
-    if ours in backbone.heads and theirs in backbone.heads:
+def _heads(
+    evidence: Evidence, backbone: Backbone, ours: str, theirs: str, seeds: bool = False
+) -> list[Gap]:
+    """Return a kind of head less another in the figure on truncation, or that over seeds."""
+    if not seeds:
         names = (backbone.heads[ours], backbone.heads[theirs])
         return _gaps(evidence, *names, "fig-truncation", backbone)
     reading, *_ = backbone.readings
@@ -226,11 +228,11 @@ def _truncation(evidence: Evidence, backbone: Backbone) -> Iterator[Judged]:
     yield claim, f"{text} with {ours[half].removed:.0f} % removed", count([worst > -3])
     cases = []
     for kind, place in LINEAR.items():
-        every = gaps("vanishing", kind)
+        every = gaps("vanishing", kind, seeds=backbone.baselines)
         early = [gap for gap in every if gap.removed > EARLY] or every
         wins = sum(gap.word == "ahead" for gap in early)
-        seen = f"of {backbone.heads[kind]}" if splits else place
-        cases.append((f"{wins} of {len(early)} {seen}", wins == len(early)))
+        rival = f"of {backbone.heads[kind]}" if splits else place
+        cases.append((f"{wins} of {len(early)} {rival}", wins == len(early)))
     claim = f"with many layers removed (over {EARLY} %) it is above a linear head"
     yield judge(claim, cases, "ahead at {}")
 
@@ -242,7 +244,8 @@ def _ours(evidence: Evidence, backbone: Backbone) -> Iterator[Judged]:
             yield _above(f"VI-Net is above {what}", gaps, backbone.splits)
     if backbone.baselines:
         whole, some = (
-            _heads(evidence, backbone, kind, "components")[0] for kind in ("vanishing", "random")
+            _heads(evidence, backbone, kind, "components", seeds=True)[0]
+            for kind in ("vanishing", "random")
         )
         text = f"with {whole.removed:.0f} % removed {points(whole.value)}, of which "
         text += f"{points(some.value)} with random ones"
