@@ -238,19 +238,19 @@ def _step_claims(own: Results) -> Iterator[Judged]:
     """Judge what the paper says of OAVI by the rule for *level*, cut by cut."""
     cuts = list(dict.fromkeys(cut for cut, *_ in own))
     abm, *oavi = (name for name in STEPPING if name != UNIT_RULE)
-    by_place = {key[:2]: [own[*key[:2], keep].trained for keep in (KEEP, FEW)] for key in own}
-    pairs = [(by_place[cut, abm][:1], by_place[cut, name][:1]) for name in oavi for cut in cuts]
+    most, few = (
+        {key[:2]: one.trained for key, one in own.items() if key[2] == keep} for keep in (KEEP, FEW)
+    )
+    pairs = [([most[cut, abm]], [most[cut, name]]) for name in oavi for cut in cuts]
     rows = f"ABM against {len(oavi)} rows of OAVI at {len(cuts)} cuts"
     yield from judge_algorithms(rows, [level(*pair).word for pair in pairs])
-    losses: dict[str, list[float]] = {}
-    for name in (abm, *oavi):
-        right = [[one.accuracy for one in by_place[cut, name]] for cut in cuts]
-        losses[name] = [100 * (most - few) for most, few in right]
+    losses = {
+        name: [100 * (most[cut, name].accuracy - few[cut, name].accuracy) for cut in cuts]
+        for name in (abm, *oavi)
+    }
     text = ", ".join(f"{name} {fmean(values):.2f}" for name, values in losses.items())
     better = [
-        theirs < ours
-        for name in oavi
-        for ours, theirs in zip(losses[abm], losses[name], strict=True)
+        loss < ours for name in oavi for ours, loss in zip(losses[abm], losses[name], strict=True)
     ]
     claim = f"OAVI depends less on pruning ({KEEP} to {FEW} polynomials a class) than ABM"
     yield claim, f"mean loss in points: {text}", count(better)

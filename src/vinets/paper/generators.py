@@ -9,6 +9,7 @@ from vinets.paper.backbones import UNCUT, Backbone
 from vinets.paper.plan import (
     Experiment,
     Findings,
+    Key,
     Plan,
     Results,
     Trials,
@@ -196,9 +197,10 @@ def _estimates(plan: Plan) -> Trials:
 
 def _estimated(plan: Plan, results: Results) -> Findings:
     counted = A_CLASS.name if plan.splits else "monomials"
-    rows, notes, points = [], [], {}
+    rows, notes = [], []
+    points: dict[Key, tuple[float, float]] = {}
     for backbone in plan.chosen:
-        own = {}
+        own: dict[Key, tuple[float, float]] = {}
         for cut in plan.cuts(backbone):
             result = results[backbone, cut, "dimension"]
             counts = counts_of(results[backbone, cut, "ideals"].found, backbone)
