@@ -24,7 +24,7 @@ from vinets.core.progress import Silent
 from vinets.heads import VanishingOptions
 from vinets.heads.vanishing import find_components, timed_ideals
 from vinets.ideals.pruning import as_polynomials
-from vinets.paper.backbones import BACKBONES, GENERATORS, Backbone
+from vinets.paper.backbones import BACKBONES, Backbone
 from vinets.paper.plan import Plan
 from vinets.paper.reproduce import Folders
 from vinets.runs.setup import Cut, Setup
@@ -43,17 +43,17 @@ def main() -> None:
     done = {(row["network"], row["cut"]) for row in rows}
     command = shlex.join(["python", "-m", "benchmarks.generators", *sys.argv[1:]])
     for backbone in BACKBONES.values():
-        missing = [row for row in backbone.rows if (backbone.title, row[0]) not in done]
+        missing = [cut for cut in backbone.rows if (backbone.title, cut) not in done]
         if not missing:
             continue
         files = Folders(given.data, given.weights).files(backbone)
         setup = files.open(backbone.name, torch.device("cpu"))
-        for cut, printed in missing:
-            rows.append(measure(setup, backbone, cut, printed))
+        for cut in missing:
+            rows.append(measure(setup, backbone, cut))
             keep(NAME, rows, command=command, psi=0.1, max_degree=5, per_class=512)
 
 
-def measure(setup: Setup, backbone: Backbone, cut: str, printed: float) -> dict[str, Any]:
+def measure(setup: Setup, backbone: Backbone, cut: str) -> dict[str, Any]:
     trial = Plan().trial(backbone, cut, task="ideals")
     context = Cut(setup, trial, Silent())
     options, latents = trial.options, context.latents
@@ -62,7 +62,7 @@ def measure(setup: Setup, backbone: Backbone, cut: str, printed: float) -> dict[
     points, labels = variables.points[fit], variables.labels[fit]
     fits = [timed_ideals(points, labels, options.ideal()) for _ in range(REPEATS)]
     found, ours = fits[0][0], median(seconds for _, seconds in fits)
-    theirs = GENERATORS[backbone.name][printed]["seconds"]
+    theirs = backbone.rows[cut]["seconds"]
     return {
         "network": backbone.title,
         "cut": cut,

@@ -11,9 +11,11 @@ import torch
 from vinets import build, fine_tune
 from vinets.data import digits
 from vinets.explanations.explain import explain
+from vinets.explanations.page import explain_page
 from vinets.heads.pieces import integrated_gradients
 from vinets.models import digits_cnn
 from vinets.networks.network import CutNetwork
+from vinets.report.numbers import number
 
 DATA = digits()
 IMAGE = DATA.test.example()
@@ -57,6 +59,20 @@ def test_contributions_and_the_middle_are_the_margin_of_the_network(nets, kind):
     assert alone.others == pytest.approx(0, abs=1e-9)
     if kind == "global":  # it sees all positions at once
         assert found.map is None and all(one.map is None for one in found.generators)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_margin_at_the_head_of_the_page_is_what_its_table_adds_up_to(nets, kind):
+    found = explain(nets[kind], IMAGE, DATA, per_class=20, top=3)
+    page = explain_page(found, "Why", "vinets explain")
+    (heading,) = (value for name, value, _ in page.lead[0].facts if name == "margin")
+    (what,) = (section for section in page.sections if section.title.startswith("What decided"))
+    _, total, polynomials, _ = what.blocks
+    *parts, last = (row.values["logits"] for row in total.rows)
+    assert sum(parts) == pytest.approx(last, abs=1e-9)
+    assert heading == number(last, total.columns[1].format)
+    below = sum(row.values["contribution"] for row in polynomials.rows)
+    assert parts[1] == pytest.approx(below, abs=1e-9) and len(polynomials.rows) == 3
 
 
 @pytest.mark.parametrize("kind", ["products", "local"])

@@ -2,48 +2,60 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-
 import pytest
 
 from vinets.paper.backbones import RESNET18, RESNET34
-from vinets.paper.claims import CLAIMS
+from vinets.paper.claims import CLAIMS, Evidence
+from vinets.paper.comparisons import SIMPLE
 from vinets.paper.plan import Plan, Results
 from vinets.report.values import Row
+from vinets.runs.trial import IdealFacts, TrainingFacts, TrialResult
 
 VI = {60.0: 70.0, 50.0: 72.0, 15.0: 74.0}
 
 
-class Made:
-    """Results in which every table has these rows and every figure these series.
+class Made(Evidence):
+    """Evidence in which every table has these rows, and every figure these series.
 
     Series that a test says nothing of are all alike.
     """
 
-    plan, results = Plan(), Results()
-
-    def __init__(self, rows=(), **series):
+    def __init__(self, network=RESNET34, rows=(), uncut=70.0, ideals=None, **series):
         self._rows = [row if isinstance(row, Row) else Row(row) for row in rows]
-        self._series = {name.replace("_", " "): values for name, values in series.items()}
+        known = {name.replace("_", " "): values for name, values in series.items()}
+        reading, *_ = network.readings
+        names = {("fig-truncation", network): network.heads.values()}
+        names["fig-baselines", network, reading] = SIMPLE.values()
+        names["fig-algorithms", network] = ("ABM", "OAVI-CG", "OAVI-AGD")
+        for algorithm in network.algorithms:
+            names["fig-pruning", network, algorithm] = ("0% pruned", "50% pruned", "99% pruned")
+        results = Results()
+        for key, every in names.items():
+            for name in every:
+                values = known.get(f"{key[-1]} {name}", known.get(name, VI))
+                for cut, (x, y) in zip(network.cuts, values.items(), strict=False):
+                    facts = TrainingFacts(y / 100, uncut / 100, 1.0, 0.0, {}, 0.0)
+                    results[*key, name, cut] = TrialResult(x / 100, training=facts)
+        for place, (x, (monomials, polynomials)) in enumerate((ideals or {}).items()):
+            left = {"0.99": monomials}
+            facts = IdealFacts(1, 1, 1, None, polynomials, monomials, 0.1, left)
+            results["fig-generators", network, place, "a cut"] = TrialResult(ideals=facts)
+            results["fig-monomials", network, f"cut {place}"] = TrialResult(x / 100, ideals=facts)
+        super().__init__(Plan(), results)
 
     def rows(self, experiment, section):
         wanted = {"fig-baselines": "difference", "fig-dimension": "dimension"}.get(experiment)
-        rows = [row for row in self._rows if wanted is None or wanted in row.values]
-        if experiment == "table-efficiency" and not any("accuracy" in row.values for row in rows):
-            rows.append(Row({"accuracy": 70.0}))
-        return rows
-
-    def figure(self, name):
-        return defaultdict(lambda: VI, self._series)
+        return [row for row in self._rows if wanted is None or wanted in row.values]
 
 
-def judged(where, words, made, network=RESNET34):
+def judged(where, words, network=RESNET34, **made):
     """What was found, and the verdict on the one claim there that has these words."""
-    return next(judged[1:] for judged in CLAIMS[where](made, network) if words in judged[0])
+    every = CLAIMS[where](Made(network, **made), network)
+    return next(judged[1:] for judged in every if words in judged[0])
 
 
-def verdict(where, words, rows=(), network=RESNET34, **series):
-    return judged(where, words, Made(rows, **series), network)[1]
+def verdict(where, words, rows=(), **made):
+    return judged(where, words, rows=rows, **made)[1]
 
 
 def variants(*changes):
@@ -115,7 +127,7 @@ def test_claims_on_heads(where, claim, name, holds, fails):
 def test_a_difference_below_its_deviation_decides_nothing():
     seeds = [{"removed": 60.0, "difference": 0.1, "difference_std": 0.2}]
     series = {"random_monomials": shifted(-0.5)}
-    text, found = judged("Truncation", "above random", Made(seeds, **series))
+    text, found = judged("Truncation", "above random", rows=seeds, **series)
     assert found == "in 2 of 3" and "not decided: +0.10 ± 0.20 with 60 %" in text
     seeds[0]["difference_std"] = 0.05
     assert verdict("Truncation", "above random", seeds, **series) == "yes"
@@ -123,10 +135,14 @@ def test_a_difference_below_its_deviation_decides_nothing():
 
 def test_competitive_means_three_points_and_every_kind_of_linear_head_counts():
     for accuracy, expected in ((74.9, "yes"), (75.1, "no")):
-        assert verdict("Truncation", "competitive", [{"accuracy": accuracy}]) == expected
-    heads = {"linear_head,_flat": 0.1, "linear_head,_pooled": -0.1, "linear_on_components": -0.1}
-    series = {name: shifted(by) for name, by in heads.items()}
-    assert verdict("Truncation", "many layers", **series) == "in 2 of 3"
+        assert verdict("Truncation", "competitive", uncut=accuracy) == expected
+    below = dict.fromkeys(
+        ("linear_head,_flat", "linear_head,_pooled", "linear_on_components"), shifted(-0.1)
+    )
+    assert verdict("Truncation", "many layers", **below) == "yes"
+    for name in below:
+        series = below | {name: shifted(0.1)}
+        assert verdict("Truncation", "many layers", **series) == "in 2 of 3"
 
 
 @pytest.mark.parametrize(("gain", "expected"), [(4, "yes"), (6, "no")])
@@ -152,13 +168,9 @@ def test_claims_on_pruning(claim, ratio, losses, expected):
 
 
 def test_gains_and_losses_by_pruning_do_not_cancel():
-    class ByAlgorithm(Made):
-        def figure(self, name):
-            by = 2.0 if name.endswith("abm") else 3.0
-            other = {60.0: 70.0 + by, 50.0: 72.0 - by, 15.0: 74.0}
-            return {"0% pruned": VI, "50% pruned": VI, "99% pruned": other}
-
-    assert judged("Pruning", "OAVI", ByAlgorithm())[1] == "no"
+    abm, oavi = ({60.0: 70.0 + by, 50.0: 72.0 - by, 15.0: 74.0} for by in (2.0, 3.0))
+    pruned = {f"{one} 99% pruned": oavi for one in RESNET34.algorithms} | {"abm 99% pruned": abm}
+    assert judged("Pruning", "OAVI", **pruned)[1] == "no"
 
 
 def test_algorithms_are_compared_cut_by_cut():
@@ -170,14 +182,13 @@ def test_algorithms_are_compared_cut_by_cut():
 
 
 def test_few_monomials_layers_and_blocks():
-    left = {60.0: 500.0, 45.0: 130.0, 25.0: 120.0}  # with 128 variables
-    assert verdict("Monomials", "fewer", **{"99%_pruned": left}) == "in 1 of 2"
-    falling = {1: 50.0, 2: 40.0, 3: 30.0, 4: 20.0}
-    rising = dict(zip(falling, sorted(falling.values()), strict=True))
-    found = verdict("Generators", "earlier", monomials=falling, polynomials=rising)
-    assert found == "in 1 of 2"
-    assert verdict("Generators", "blocks", monomials=falling) == "no"
-    assert verdict("Generators", "blocks", monomials=rising) == "yes"
+    left = {60.0: (500, 1), 45.0: (130, 1), 25.0: (120, 1)}  # with 128 variables
+    assert verdict("Monomials", "fewer", ideals=left) == "in 1 of 2"
+    crossing = {1: (50, 20), 2: (40, 30), 3: (30, 40), 4: (20, 50)}
+    assert verdict("Generators", "earlier", ideals=crossing) == "in 1 of 2"
+    assert verdict("Generators", "blocks", ideals=crossing) == "no"
+    rising = dict(zip(crossing, reversed(crossing.values()), strict=True))
+    assert verdict("Generators", "blocks", ideals=rising) == "yes"
 
 
 def test_dimension_needs_a_strong_correlation():

@@ -168,7 +168,7 @@ def test_claims_on_digits_need_no_printed_numbers(out):
     }
     assert not any("parameters of the truncated" in claim for claim in judged)
     assert judged["the theorem's bounds on W_M, W_C and W_F hold"] == "yes"
-    rows = evidence.findings["fig-truncation"].tables[0].rows
+    rows = evidence.rows("fig-truncation", "")
     words = [r.values["verdict"] for r in rows if r.values["head"] == "random monomials"]
     wins = words.count("ahead")
     expected = "yes" if wins == len(words) else f"in {wins} of {len(words)}" if wins else "no"

@@ -4,20 +4,9 @@ import pytest
 import torch
 
 from vinets import build
-from vinets.data import DataSplit, Preprocessing, TensorSource, digits
-from vinets.models import digits_cnn
+from vinets.data import DataSplit, Preprocessing, TensorSource
 from vinets.scores import Activations, fit_layer_score, rates
 from vinets.scores.detect import choose_layers, compare_scores, distance_margin, ood_images
-
-
-@pytest.fixture(scope="module")
-def train():
-    return digits().train
-
-
-@pytest.fixture(scope="module")
-def model():
-    return digits_cnn()
 
 
 def test_layers_lie_in_the_network_and_leave_the_logits_out(model, train):
@@ -48,21 +37,13 @@ def test_networks_of_several_inputs_are_refused(model):
         compare_scores(model, DataSplit("two", source, source), {})
 
 
-def cloud(count: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
-    generator = torch.Generator().manual_seed(seed)
-    labels = torch.arange(3).repeat(count // 3)
-    centres = 4 * torch.eye(3, 8)
-    points = centres[labels] + torch.randn(count, 8, generator=generator)
-    return points.abs(), labels
-
-
 def test_the_margin_is_zero_between_classes_and_negative_near_one():
     distances = torch.tensor([[2.0, 2.0, 2.0, 2.0], [1.0, 8.0, 8.0, 8.0]])
     found = distance_margin(torch.nn.Identity(), distances)
     assert found[0] == 0 and found[1] < -1.5
 
 
-def test_distances_tell_points_between_and_beyond():
+def test_distances_tell_points_between_and_beyond(cloud):
     def seen(points: torch.Tensor, labels: torch.Tensor | None = None) -> Activations:
         logits = 4 * points[:, :3]
         return Activations(points, logits, labels, {"a": points, "b": points[:, :4]})

@@ -13,16 +13,8 @@ from vinets.models.libraries.torchvision import import_torchvision
 from vinets.scores import SCORES, Activations, rates
 
 
-def cloud(count: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
-    generator = torch.Generator().manual_seed(seed)
-    labels = torch.arange(3).repeat(count // 3)
-    centres = 4 * torch.eye(3, 8)
-    points = centres[labels] + torch.randn(count, 8, generator=generator)
-    return points.abs(), labels
-
-
 @pytest.fixture(scope="module")
-def scene() -> tuple[nn.Linear, Activations, Activations, Activations]:
+def scene(cloud) -> tuple[nn.Linear, Activations, Activations, Activations]:
     torch.manual_seed(0)
     linear = nn.Linear(8, 3).requires_grad_(False)
     linear.weight.copy_(torch.eye(3, 8))

@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -187,16 +187,15 @@ def explain(
             seen.add(call(net.latents, batch), latents, labels)
             watch.advance(len(labels))
     grid = _grid_of(net.reader, output, latents.shape[2]) if total.local else None
-    labels, distances = (torch.cat(part).cpu() for part in (seen.labels, seen.distances))
-    nearest = distances.topk(min(neighbours, len(distances)), largest=False).indices.tolist()
-    examples = []
-    for i in nearest:
+    nearest = []
+    distances = torch.cat(seen.distances)
+    for i in distances.topk(min(neighbours, len(distances)), largest=False).indices.tolist():
         index, picture = int(chosen[i]), None
         if isinstance(source, ImageSource):
             picture = (source.images[index].permute(1, 2, 0).cpu().double() / 255).numpy()
-        label, distance = names[int(labels[i])], float(distances[i])
-        examples.append(Neighbour(index, label, distance, picture))
-    found: dict[str, Any] = {"neighbours": tuple(examples)}
+        label = names[int(source.labels[index])]
+        nearest.append(Neighbour(index, label, float(distances[i]), picture))
+    found: dict[str, Any] = {"neighbours": tuple(nearest), "sees": None}
     if isinstance(inputs, Tensor) and inputs.ndim == 4:  # an image
         first, second = (torch.tensor([k], device=device) for k in (answer, rival))
         pixels = integrated_gradients(net, inputs, first, second)[0]
@@ -208,7 +207,7 @@ def explain(
             shown = (inputs[0] * std + mean).clamp(0, 1)
             found["picture"] = shown.permute(1, 2, 0).cpu().double().numpy()
         found["sees"] = None if grid is None else _seen_by(net, inputs, grid)
-    return replace(_margin_as_sum(seen, latents, logits, names, grid, top), **found)
+    return _margin_as_sum(seen, latents, logits, names, grid, top, found)
 
 
 class _TrainingExamples:
@@ -219,10 +218,9 @@ class _TrainingExamples:
         self.values: Any = [0.0, 0.0]  # sums (P, N) over either class
         self.paths: Any = [0.0, 0.0]  # (P,), the difference of the two logits
         self.terms: Any = [0.0, 0.0, 0]  # sums and squares (T,), and how many
-        self.labels: list[Tensor] = []  # and by example: values (N,) and variables (n,), distance
-        self.features: list[Tensor] = []
-        self.variables: list[Tensor] = []
         self.distances: list[Tensor] = []
+        # For the examples of every batch: classes, values (m, N) and variables (m, n).
+        self.batches: list[tuple[Tensor, Tensor, Tensor]] = []
 
     def add(self, latents: Tensor, mine: Tensor, labels: Tensor) -> None:
         total, (answer, rival) = self.total, self.pair
@@ -236,9 +234,7 @@ class _TrainingExamples:
         terms = total.spread_of(z).flatten(0, 1)
         more = terms.sum(0), terms.square().sum(0), len(terms)
         self.terms = [a + b for a, b in zip(self.terms, more, strict=True)]
-        self.labels.append(labels)
-        self.features.append(v.sum(1))
-        self.variables.append(z.mean(1))
+        self.batches.append((labels, v.sum(1), z.mean(1)))
         self.distances.append((latents - mine).flatten(1).double().norm(dim=1))
 
 
@@ -250,10 +246,11 @@ def _margin_as_sum(
     names: tuple[str, ...],
     grid: tuple[int, int] | None,
     top: int,
+    others: Mapping[str, Any],
 ) -> Explanation:
-    """Write the margin as a sum over polynomials: the explanation but neighbours and pictures."""
+    """Write the margin as a sum over polynomials; ``others`` are the other fields."""
     total, (answer, rival) = seen.total, seen.pair
-    labels, features = torch.cat(seen.labels), torch.cat(seen.features)
+    labels, features, averages = map(torch.cat, zip(*seen.batches, strict=True))
     counts = torch.bincount(labels, minlength=len(names))
 
     def by_class(values: Tensor) -> Tensor:  # means, (K, ...); NaN without examples
@@ -299,19 +296,13 @@ def _margin_as_sum(
     # The variables that the polynomials name, in the order in which they do.
     written = " ".join(one.polynomial for one in generators)
     places = [total.names.index(name) for name in dict.fromkeys(re.findall(r"\b[cz]\d+", written))]
-    variables = torch.cat(seen.variables)[:, places]
+    variables = averages[:, places]
     mean, std, means = variables.mean(0), variables.std(0, correction=0), by_class(variables)
     highest, lowest = means.nan_to_num(-math.inf).argmax(0), means.nan_to_num(math.inf).argmin(0)
+    rows = zip(places, mean.tolist(), std.tolist(), highest.tolist(), lowest.tolist(), strict=True)
     components = tuple(
-        Component(
-            total.names[place],
-            float(z[0, :, place].mean()),
-            float(mean[i]),
-            float(std[i]),
-            names[int(highest[i])],
-            names[int(lowest[i])],
-        )
-        for i, place in enumerate(places)
+        Component(total.names[j], float(z[0, :, j].mean()), usual, spread, names[high], names[low])
+        for j, usual, spread, high, low in rows
     )
     shares = logits.softmax(0)
     likely = shares.topk(min(5, len(shares))).indices.tolist()
@@ -328,10 +319,9 @@ def _margin_as_sum(
         path=along_path,
         map=None if grid is None else _rows_of(by_position, grid),
         outside=0.0 if grid is None else float(by_position[: -math.prod(grid)].sum()),
-        sees=None,
         components=components,
-        neighbours=(),
         examples=len(labels),
+        **others,
     )
 
 

@@ -8,21 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from vinets.explanations.explain import Contribution, Explanation
+from vinets.report import values as blocks
 from vinets.report.figures import GREY, INK, color_of
 from vinets.report.numbers import number
-from vinets.report.values import (
-    Beside,
-    Block,
-    Code,
-    Column,
-    Drawing,
-    Facts,
-    Page,
-    Row,
-    Section,
-    Table,
-    Value,
-)
+from vinets.report.values import Block, Column, Drawing, Page, Row, Section, Table, Value
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -43,11 +32,11 @@ def explain_page(reasons: Explanation, title: str, command: str) -> Page:
     share = reasons.probabilities
     same = sum(one.label == reasons.answer for one in reasons.neighbours)
     nearest = f"{same} of {len(reasons.neighbours)}"
-    facts = Facts(
+    facts = blocks.Facts(
         (
             ("answer", reasons.answer, f"{number(share[reasons.answer], '.2%')} likely"),
             ("next class", reasons.next, f"{number(share[reasons.next], '.2%')} likely"),
-            ("margin", number(reasons.margin, ".2f"), "logit of the answer less that of the next"),
+            ("margin", number(reasons.margin, LOGITS), "logit of the answer less that of the next"),
             ("nearest examples", nearest, f"are of class {reasons.answer}"),
         )
     )
@@ -73,7 +62,7 @@ def explain_page(reasons: Explanation, title: str, command: str) -> Page:
         Section(f"What decided for {reasons.answer} and not {reasons.next}", _what(reasons)),
         Section("The variables in these polynomials", (VARIABLES, components)),
         Section("The nearest training examples", _nearest(reasons)),
-        Section("How to repeat it", (Code(command),)),
+        Section("How to repeat it", (blocks.Code(command),)),
     ]
     return Page(title, (facts,), tuple(sections))
 
@@ -108,7 +97,7 @@ def _where(reasons: Explanation) -> tuple[Block, ...]:
             "The polynomials of this network see the whole map at once, so that no part of the "
             "margin belongs to one position. Local heads and products have a map."
         )
-        return (text, Beside((*image, *gradients)))
+        return (text, blocks.Beside((*image, *gradients)))
     text = "Positions are those of the latents. "
     if reasons.sees is not None and reasons.picture is not None:
         (height, width), (high, wide) = reasons.picture.shape[:2], reasons.sees
@@ -137,7 +126,7 @@ def _where(reasons: Explanation) -> tuple[Block, ...]:
         )
         for one in reasons.generators[: 1 if gradients else 2]
     ]
-    return (f"{text}.", Beside((*image, whole)), Beside((*gradients, *single)))
+    return (f"{text}.", blocks.Beside((*image, whole)), blocks.Beside((*gradients, *single)))
 
 
 def _what(reasons: Explanation) -> tuple[Block, ...]:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from statistics import fmean
 from typing import Any
 
 from vinets.heads.vanishing import MAX_POLYNOMIALS
-from vinets.measure.accuracy import Difference
 from vinets.models.networks import SIZES
 from vinets.paper.comparisons import accuracy_figure
 from vinets.paper.plan import (
@@ -153,9 +152,8 @@ def _algorithms(plan: Plan, results: Results) -> Findings:
     return Findings((text,), figures=(figure, size))
 
 
-def judge_algorithms(rows: str, gaps: Iterable[Difference]) -> Iterator[Judged]:
-    """Judge what the paper says of ABM and OAVI by differences, ABM less OAVI."""
-    words = [gap.word for gap in gaps]
+def judge_algorithms(rows: str, words: Sequence[str]) -> Iterator[Judged]:
+    """Judge what the paper says of ABM and OAVI by the words of differences, ABM less OAVI."""
     text = ", ".join(f"{words.count(word)} {word}" for word in dict.fromkeys(words))
     yield "similar accuracy (level)", f"{rows}: {text}", count(w == "level" for w in words)
     yield "ABM is slightly ahead", f"{rows}: {text}", count(w == "ahead" for w in words)
@@ -240,17 +238,22 @@ def _step_claims(own: Results) -> Iterator[Judged]:
     """Judge what the paper says of OAVI by the rule for *level*, cut by cut."""
     cuts = list(dict.fromkeys(cut for cut, *_ in own))
     abm, *oavi = (name for name in STEPPING if name != UNIT_RULE)
-    by_place = {key[:2]: [own[*key[:2], keep].trained for keep in (KEEP, FEW)] for key in own}
-    gaps = [level(by_place[cut, abm][:1], by_place[cut, name][:1]) for name in oavi for cut in cuts]
-    yield from judge_algorithms(f"ABM against {len(oavi)} rows of OAVI at {len(cuts)} cuts", gaps)
-    losses: dict[str, list[float]] = {}
-    for name in (abm, *oavi):
-        right = [[one.accuracy for one in by_place[cut, name]] for cut in cuts]
-        losses[name] = [100 * (most - few) for most, few in right]
+    most, few = (
+        {key[:2]: one.trained for key, one in own.items() if key[2] == keep} for keep in (KEEP, FEW)
+    )
+    pairs = [([most[cut, abm]], [most[cut, name]]) for name in oavi for cut in cuts]
+    rows = f"ABM against {len(oavi)} rows of OAVI at {len(cuts)} cuts"
+    yield from judge_algorithms(rows, [level(*pair).word for pair in pairs])
+    losses = {
+        name: [100 * (most[cut, name].accuracy - few[cut, name].accuracy) for cut in cuts]
+        for name in (abm, *oavi)
+    }
     text = ", ".join(f"{name} {fmean(values):.2f}" for name, values in losses.items())
-    pairs = ((a, b) for name in oavi for a, b in zip(losses[abm], losses[name], strict=True))
+    better = [
+        loss < ours for name in oavi for ours, loss in zip(losses[abm], losses[name], strict=True)
+    ]
     claim = f"OAVI depends less on pruning ({KEEP} to {FEW} polynomials a class) than ABM"
-    yield claim, f"mean loss in points: {text}", count(theirs < ours for ours, theirs in pairs)
+    yield claim, f"mean loss in points: {text}", count(better)
 
 
 title, place = "Oracles that take steps", "Figures on pruning and on the algorithms, CIFAR-100"

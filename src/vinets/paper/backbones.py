@@ -11,24 +11,6 @@ from vinets.models.networks import PRESETS, SIZES
 
 # --- numbers as the paper prints them ---------------------------------------------------------
 
-GENERATORS: dict[str, dict[float, dict[str, float]]] = {
-    "resnet18": {
-        64.5: {"monomials": 8386, "polynomials": 53132, "seconds": 6468.36},
-        53.3: {"monomials": 4462, "polynomials": 14297, "seconds": 245.09},
-        46.7: {"monomials": 1561, "polynomials": 4346, "seconds": 11.73},
-        26.7: {"monomials": 167, "polynomials": 1319, "seconds": 7.31},
-        6.7: {"monomials": 130, "polynomials": 1280, "seconds": 6.94},
-    },
-    "resnet34": {
-        75.8: {"monomials": 7625, "polynomials": 188743, "seconds": 3368.76},
-        50.1: {"monomials": 5196, "polynomials": 53675, "seconds": 82.46},
-        43.9: {"monomials": 1990, "polynomials": 30004, "seconds": 18.38},
-        25.1: {"monomials": 196, "polynomials": 12978, "seconds": 7.46},
-        7.1: {"monomials": 237, "polynomials": 12997, "seconds": 8.56},
-    },
-}
-"""Table 1, by the network and the printed percentage of layers removed."""
-
 _TABLE_2 = {
     "VI-Net18-Tiny": (1.86, 0.68, 1.18, 88.62, 100798),
     "VI-Net18-Small": (2.84, 2.18, 0.66, 92.66, 79307),
@@ -72,9 +54,9 @@ PUBLISHED: dict[str, Any] = {"scale": "unit", "keep": 128, "monomials": 512, "ps
 class Backbone:
     """An uncut network, its data and its cuts, earliest first.
 
-    What the paper prints of it stands above by its ``name``, and may be missing. The weights lie in
-    a file, or in the folder of ``vinets train --recipe RECIPE``; with ``splits``, the data has no
-    test part of its own, and a network is trained by the recipe for every split.
+    What the paper prints of it may be missing. The weights lie in a file, or in the folder of
+    ``vinets train --recipe RECIPE``; with ``splits``, the data has no test part of its own, and a
+    network is trained by the recipe for every split.
     """
 
     name: str
@@ -85,9 +67,9 @@ class Backbone:
     recipe: str
     variants: Mapping[str, str]  # cuts, smallest network first
     cuts: tuple[str, ...]
-    # Cuts of the table of generators, with the share in percent that the paper prints; where it is
-    # not clear which cut is meant, there are two.
-    rows: tuple[tuple[str, float | None], ...]
+    # Cuts of the table of generators, with what the paper prints in its Table 1, if anything; where
+    # it is not clear which cut is meant, there are two.
+    rows: Mapping[str, Mapping[str, float]]
     chosen: tuple[str, ...]  # variants that the choices are tried on
     choices: Mapping[str, Mapping[str, Any]]
     # How ψ, the components and the rule may be read; the first one changes nothing.
@@ -144,8 +126,13 @@ _CHOICES: dict[str, dict[str, Any]] = {
 }
 
 
-def _resnet(depth: int, classes: int, **more: Any) -> Backbone:
-    """Return a network of the paper, whose choices are tried on its two smallest variants."""
+def _resnet(
+    depth: int, classes: int, rows: Mapping[str, tuple[float, ...]], **more: Any
+) -> Backbone:
+    """Return a network of the paper, whose choices are tried on its two smallest variants.
+
+    ``rows`` are those of Table 1: share removed in percent, monomials, polynomials, seconds.
+    """
     name, data = f"resnet{depth}", f"cifar{classes}"
     names = (name, f"ResNet-{depth}", data, f"CIFAR-{classes}")
     variants = {preset: cut for preset, (network, cut) in PRESETS.items() if network == name}
@@ -153,6 +140,8 @@ def _resnet(depth: int, classes: int, **more: Any) -> Backbone:
     choices = {choice: start | changes for choice, changes in _CHOICES.items()}
     heads = {"vanishing": "VI-Net", "linear": "linear head"}  # the names that were published
     heads |= {"random": "random monomials", "mlp": "MLP"}
+    printed = ("removed", "monomials", "polynomials", "seconds")
+    more["rows"] = {cut: dict(zip(printed, row, strict=True)) for cut, row in rows.items()}
     more |= {"chosen": tuple(variants)[:2], "readings": READINGS, "variant": PUBLISHED}
     recipe = f"{data}-{name}"
     return Backbone(*names, classes, recipe, variants, choices=choices, heads=heads, **more)
@@ -165,13 +154,13 @@ RESNET18 = _resnet(
         *("layer2.0", "layer2.1.bn2", "layer3.0.bn2", "layer3.0", "layer3.1.bn1", "layer3.1"),
         *("layer4.0.bn1", "layer4.0", "layer4.1.bn1"),
     ),
-    rows=(
-        ("layer2.1.bn2", 64.5),
-        ("layer3.0.bn2", 53.3),
-        ("layer3.0", 46.7),
-        ("layer4.0.bn1", 26.7),
-        ("layer4.1.bn1", 6.7),
-    ),
+    rows={
+        "layer2.1.bn2": (64.5, 8386, 53132, 6468.36),
+        "layer3.0.bn2": (53.3, 4462, 14297, 245.09),
+        "layer3.0": (46.7, 1561, 4346, 11.73),
+        "layer4.0.bn1": (26.7, 167, 1319, 7.31),
+        "layer4.1.bn1": (6.7, 130, 1280, 6.94),
+    },
     undecided=("layer2.0", "layer2.1.bn2", "layer3.0.bn2"),
 )
 RESNET34 = _resnet(
@@ -181,15 +170,15 @@ RESNET34 = _resnet(
         *("layer2.2", "layer2.3", "layer3.1.bn1", "layer3.1", "layer3.2", "layer3.3.bn1"),
         *("layer3.5", "layer4.1.bn1", "layer4.1", "layer4.2.bn1"),
     ),
-    rows=(
-        ("layer2.2", 75.8),
-        ("layer3.1", 50.1),
-        ("layer3.2", 43.9),
-        ("layer3.5", 25.1),
-        ("layer4.1.bn1", 25.1),
-        ("layer4.1", 7.1),
-        ("layer4.2.bn1", 7.1),
-    ),
+    rows={
+        "layer2.2": (75.8, 7625, 188743, 3368.76),
+        "layer3.1": (50.1, 5196, 53675, 82.46),
+        "layer3.2": (43.9, 1990, 30004, 18.38),
+        "layer3.5": (25.1, 196, 12978, 7.46),
+        "layer4.1.bn1": (25.1, 196, 12978, 7.46),
+        "layer4.1": (7.1, 237, 12997, 8.56),
+        "layer4.2.bn1": (7.1, 237, 12997, 8.56),
+    },
     algorithms=("abm", "oavi-cg", "oavi-agd"),
     # A cut behind every convolution of a residual block: inside the block, and behind its sum.
     layers=tuple(
@@ -209,7 +198,7 @@ DIGITS = Backbone(
     classes=10,
     recipe="digits-cnn",
     cuts=_CUTS,
-    rows=tuple((cut, None) for cut in _CUTS),
+    rows={cut: {} for cut in _CUTS},
     splits=True,
     settings={
         **SIZES["digits_cnn"],

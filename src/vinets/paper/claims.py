@@ -1,25 +1,26 @@
 """What the paper says of its experiments, claim by claim, held against the results here.
 
 A function for every place in the paper yields what it claims there, what was found here, and a
-verdict. Where results keep single answers, accuracies are compared by :func:`level`; on CIFAR,
+verdict. Accuracies are compared by :func:`level` where results keep single answers, and on CIFAR,
 where they do not, by their means.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from statistics import mean
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple
 
 from scipy.stats import spearmanr
 
 from vinets.measure.accuracy import Difference
 from vinets.measure.dimension import dimension_correlation
 from vinets.paper.algorithms import ALGORITHMS, judge_algorithms
-from vinets.paper.backbones import GENERATORS, UNCUT, Backbone
-from vinets.paper.generators import A_CLASS
+from vinets.paper.backbones import UNCUT, Backbone
+from vinets.paper.comparisons import SIMPLE
+from vinets.paper.generators import A_CLASS, counts_of
 from vinets.paper.plan import (
     EXPERIMENTS,
     Experiment,
@@ -28,9 +29,11 @@ from vinets.paper.plan import (
     Plan,
     Results,
     Trials,
+    accuracies,
     count,
     judge,
     level,
+    share,
 )
 from vinets.report.numbers import number
 from vinets.report.values import Column, Row, Table
@@ -39,10 +42,10 @@ COUNTS = ("monomials", "polynomials")
 STRONG = 0.7  # a correlation that counts
 MOSTLY = 0.95  # share of the polynomials
 EARLY, LATE = 40, 20  # percent of the layers: at least so many are removed, or at most
-LINEAR = {  # linear heads by kind, as the figure on baselines names them, and what they see there
-    "pooled": ("linear head, pooled", "on the pooled map"),
-    "components": ("linear on components", "on the same components"),
-    "linear": ("linear head, flat", "on the flat map"),
+LINEAR = {  # what linear heads of the figure on baselines see there
+    "pooled": "on the pooled map",
+    "components": "on the same components",
+    "linear": "on the flat map",
 }
 OTHERS = {
     "mlp": "an MLP of as many parameters",
@@ -52,28 +55,16 @@ OTHERS = {
 
 
 class Evidence:
-    """Results by the name of their experiment, and the tables and figures that come of them."""
+    """Results by the name of their experiment, and the tables that come of them."""
 
     def __init__(self, plan: Plan, results: Results) -> None:
         self.plan, self.results = plan, results
-        self.findings = {
-            name: EXPERIMENTS[name].finding(plan, results.part(name))
-            for name in dict.fromkeys(key[0] for key in results)
-        }
 
     def rows(self, experiment: str, section: str) -> list[Row]:
         """Return rows of the first table whose section begins so."""
-        rows = self.findings[experiment].tables[0].rows
+        findings = EXPERIMENTS[experiment].finding(self.plan, self.results.part(experiment))
+        rows = findings.tables[0].rows
         return [row for row in rows if (row.section or "").startswith(section)]
-
-    def figure(self, name: str) -> dict[str, dict[float, float]]:
-        """Return series of a figure: name to values by x, mostly a share removed in percent."""
-        figures = (figure for one in self.findings.values() for figure in one.figures)
-        (figure,) = (figure for figure in figures if figure.id == name)
-        return {
-            series.name: {x: y for x, y in zip(series.x, series.y, strict=True) if y is not None}
-            for series in figure.series
-        }
 
 
 def points(value: float) -> str:
@@ -81,12 +72,11 @@ def points(value: float) -> str:
     return number(value, "+.2f")
 
 
-def ranks(pairs: dict[str, tuple[Iterable[float], Iterable[float]]]) -> list[tuple[str, float]]:
-    """Return rank correlations with their text; a constant, which has no order, has 0."""
+def ranks(x: Sequence[float], series: Mapping[str, Sequence[float]]) -> list[tuple[str, float]]:
+    """Return rank correlations with x and their text; a constant, which has no order, has 0."""
     found = []
-    for name, (x, y) in pairs.items():
-        a, b = list(x), list(y)
-        rank = float(spearmanr(a, b).statistic) if min(len({*a}), len({*b})) > 1 else 0.0
+    for name, y in series.items():
+        rank = float(spearmanr(x, y).statistic) if min(len({*x}), len({*y})) > 1 else 0.0
         found.append((f"{number(rank, '.2f')} of {name}", rank))
     return found
 
@@ -98,10 +88,10 @@ def _table_one(evidence: Evidence, backbone: Backbone) -> Iterator[Judged]:
     rows = [(row.values, row.paper) for row in evidence.rows("table-generators", backbone.caption)]
     removed = [ours["removed"] for ours, _ in rows]
     counts = (A_CLASS.name, "polynomials") if backbone.splits else COUNTS
-    found = ranks({name: (removed, [ours[name] for ours, _ in rows]) for name in counts})
+    found = ranks(removed, {name: [ours[name] for ours, _ in rows] for name in counts})
     cases = [(text, rank > STRONG) for text, rank in found]
     yield judge("earlier cuts give more (rank correlation over 0.7)", cases, "rank correlation {}")
-    if backbone.name not in GENERATORS:
+    if backbone.name not in UNCUT:
         return
     near = [[abs(ours[name] / paper[name] - 1) <= 0.1 for name in COUNTS] for ours, paper in rows]
     cells = zip(COUNTS, zip(*near, strict=True), strict=True)
@@ -148,41 +138,51 @@ def _table_two(evidence: Evidence, backbone: Backbone) -> Iterator[Judged]:
 
 # --- accuracies over the cuts -----------------------------------------------------------------
 
-Gaps: TypeAlias = list[tuple[float, str, Difference]]
-"""Shares removed in percent, what is said of the difference there, and the difference."""
+
+class Gap(NamedTuple):
+    """One series of a figure less another at a cut, in points."""
+
+    removed: float  # share that the cut takes away, in percent
+    text: str  # what is said of the difference
+    value: float
+    word: str  # as that of Difference
 
 
-def _gaps(evidence: Evidence, figure: str, ours: str, theirs: str, *key: Any) -> Gaps:
+def _gaps(evidence: Evidence, ours: str, theirs: str, *key: Any) -> list[Gap]:
     """Return one series of a figure less another, cut by cut.
 
-    Trainings whose keys begin with ``key``, a network first, are compared by :func:`level` where
-    results keep single answers; otherwise there is nothing but the difference.
+    ``key`` is an experiment, a network, and what else the keys of its results begin with.
     """
-    gaps, (backbone, *_) = [], key
-    results = evidence.results.part(f"fig-{figure.partition('-')[0]}", *key)
-    series, cuts = evidence.figure(figure), evidence.plan.cuts(backbone)
-    for place, (x, y) in enumerate(series[ours].items()):
+    gaps, results, (_, backbone, *_) = [], evidence.results.part(*key), key
+    for cut in dict.fromkeys(cut for cut, *_ in results.part(ours)):
+        first, *_ = results.part(ours, cut).values()
+        pair = results.trained(ours, cut), results.trained(theirs, cut)
         if backbone.splits:
-            gap = level(*(results.trained(name, cuts[place]) for name in (ours, theirs)))
-            text = f"{cuts[place]} {points(gap.value)} ({gap.word})"
-        else:
-            value = y - series[theirs][x]
-            # Without single answers, the sign of the difference is the verdict.
-            gap, text = Difference(value, (value, value)), points(value)
-        gaps.append((x, text, gap))
+            value, word = (gap := level(*pair)).value, gap.word
+            text = f"{cut} {points(value)} ({word})"
+        else:  # without single answers, the sign of the difference is the verdict
+            more, less = (mean(accuracies(facts)) for facts in pair)
+            value, text = more - less, points(more - less)
+            word = Difference(value, (value, value)).word
+        gaps.append(Gap(share(first), text, value, word))
     return gaps
 
 
-def _heads(evidence: Evidence, backbone: Backbone, ours: str, theirs: str) -> Gaps:
-    """Return a kind of head less another, in the figure on truncation."""
-    names = (backbone.heads[ours], backbone.heads[theirs])
-    return _gaps(evidence, f"truncation-{backbone.data}", *names, backbone)
+def _heads(
+    evidence: Evidence, backbone: Backbone, ours: str, theirs: str, seeds: bool = False
+) -> list[Gap]:
+    """Return a kind of head less another in the figure on truncation, or that over seeds."""
+    if not seeds:
+        names = (backbone.heads[ours], backbone.heads[theirs])
+        return _gaps(evidence, *names, "fig-truncation", backbone)
+    reading, *_ = backbone.readings
+    return _gaps(evidence, SIMPLE[ours], SIMPLE[theirs], "fig-baselines", backbone, reading)
 
 
-def _above(claim: str, gaps: Gaps, by_level: bool) -> Judged:
+def _above(claim: str, gaps: list[Gap], by_level: bool) -> Judged:
     """Judge whether one head is above another at every cut."""
-    judged = judge(claim, [(text, gap.word == "ahead") for _, text, gap in gaps])
-    values = [gap.value for *_, gap in gaps]
+    judged = judge(claim, [(gap.text, gap.word == "ahead") for gap in gaps])
+    values = [gap.value for gap in gaps]
     text = f"{points(min(values))} to {points(max(values))}, {points(mean(values))} on average"
     return judged if by_level else (claim, text, judged[2])
 
@@ -194,7 +194,7 @@ def _truncation(evidence: Evidence, backbone: Backbone) -> Iterator[Judged]:
         yield _above(claim, ours, splits)
     else:
         # Over seeds, where there are several, the mean difference has to exceed its deviation.
-        first, known = next(iter(backbone.readings)), {x: (gap.value, 0.0) for x, _, gap in ours}
+        first, known = next(iter(backbone.readings)), {x: (gap, 0.0) for x, _, gap, _ in ours}
         for row in evidence.rows("fig-baselines", f"{backbone.caption}: {first}"):
             spread = row.values["difference_std"] or 0.0
             known[row.values["removed"]] = row.values["difference"], spread
@@ -205,42 +205,34 @@ def _truncation(evidence: Evidence, backbone: Backbone) -> Iterator[Judged]:
         yield claim, text, count(x not in undecided for x in known)
     if not backbone.baselines:
         yield _above("VI-Net is above a linear head (flat)", gaps("vanishing", "linear"), splits)
-        late = [(text, gap) for x, text, gap in gaps("linear", "vanishing") if x <= LATE]
-        cases = [(text, gap.word != "behind" if splits else gap.value > -0.5) for text, gap in late]
+        late = [gap for gap in gaps("linear", "vanishing") if gap.removed <= LATE]
+        cases = [(g.text, g.word != "behind" if splits else g.value > -0.5) for g in late]
         good = f"with at most {LATE} % removed a linear head is as good"
         good += " (level or ahead)" if splits else " (to 0.5)"
         yield judge(good, cases, f"linear head less VI-Net{':' * splits} {{}}")
     if not (backbone.baselines or splits):
-        late = [(text, gap) for x, text, gap in gaps("random", "linear") if x <= 30]
+        late = [gap for gap in gaps("random", "linear") if gap.removed <= 30]
         yield judge(
             "with at most 30 % removed random monomials are well below it (by over 1)",
-            [(text, gap.value < -1) for text, gap in late],
+            [(gap.text, gap.value < -1) for gap in late],
             "random monomials less linear head {}",
         )
         return
-    shares = [x for x, *_ in ours]
-    half = min(shares, key=lambda share: abs(share - 50))
+    half = min(range(len(ours)), key=lambda place: abs(ours[place].removed - 50))
+    cut = evidence.plan.cuts(backbone)[half]
+    loss = level(evidence.results.trained("fig-truncation", backbone, "VI-Net", cut))
+    text, worst = points(loss.value), loss.value
     if splits:
-        cut = evidence.plan.cuts(backbone)[shares.index(half)]
-        loss = level(evidence.results.trained("fig-truncation", backbone, "VI-Net", cut))
-        text = f"{points(loss.value)} ({loss.shown})"
-        holds = loss.interval is not None and loss.interval[0] > -3
-        against = {f"of {backbone.heads[kind]}": gaps("vanishing", kind) for kind in LINEAR}
-    else:
-        uncut = evidence.rows("table-efficiency", backbone.caption)[-1].values["accuracy"]
-        gain = evidence.figure(f"truncation-{backbone.data}")["VI-Net"][half] - uncut
-        text, holds, figure = points(gain), gain > -3, f"baselines-{backbone.data}"
-        against = {
-            place: _gaps(evidence, figure, "VI-Net", head, backbone)
-            for head, place in LINEAR.values()
-        }
+        text, worst = f"{text} ({loss.shown})", loss.interval[0] if loss.interval else -math.inf
     claim = "with half of the layers removed VI-Net is competitive (3 points at most)"
-    yield claim, f"{text} with {half:.0f} % removed", count([holds])
+    yield claim, f"{text} with {ours[half].removed:.0f} % removed", count([worst > -3])
     cases = []
-    for place, every in against.items():
-        early = [gap for x, _, gap in every if x > EARLY] or [gap for *_, gap in every]
+    for kind, place in LINEAR.items():
+        every = gaps("vanishing", kind, seeds=backbone.baselines)
+        early = [gap for gap in every if gap.removed > EARLY] or every
         wins = sum(gap.word == "ahead" for gap in early)
-        cases.append((f"{wins} of {len(early)} {place}", wins == len(early)))
+        rival = f"of {backbone.heads[kind]}" if splits else place
+        cases.append((f"{wins} of {len(early)} {rival}", wins == len(early)))
     claim = f"with many layers removed (over {EARLY} %) it is above a linear head"
     yield judge(claim, cases, "ahead at {}")
 
@@ -251,13 +243,14 @@ def _ours(evidence: Evidence, backbone: Backbone) -> Iterator[Judged]:
             gaps = _heads(evidence, backbone, "vanishing", kind)
             yield _above(f"VI-Net is above {what}", gaps, backbone.splits)
     if backbone.baselines:
-        heads = evidence.figure(f"baselines-{backbone.data}")
-        x = max(heads["VI-Net"])
-        base = heads["linear on components"][x]
-        whole, some = heads["VI-Net"][x] - base, heads["random monomials"][x] - base
-        text = f"with {x:.0f} % removed {points(whole)}, of which {points(some)} with random ones"
+        whole, some = (
+            _heads(evidence, backbone, kind, "components", seeds=True)[0]
+            for kind in ("vanishing", "random")
+        )
+        text = f"with {whole.removed:.0f} % removed {points(whole.value)}, of which "
+        text += f"{points(some.value)} with random ones"
         claim = "most of the gain over the same components is lost with random monomials"
-        yield claim, text, count([some < 0.5 * whole])
+        yield claim, text, count([some.value < 0.5 * whole.value])
     if backbone.splits:
         cases = []
         for cut in evidence.plan.cuts(backbone):
@@ -269,52 +262,52 @@ def _ours(evidence: Evidence, backbone: Backbone) -> Iterator[Judged]:
 
 
 def _algorithms(evidence: Evidence, backbone: Backbone) -> Iterator[Judged]:
-    abm, *others = evidence.figure("algorithms").items()
+    key = ("fig-algorithms", backbone)
+    abm, *others = dict.fromkeys(name for name, _ in evidence.results.part(*key))
+    every = [_gaps(evidence, abm, name, *key) for name in others]
     if backbone.splits:
-        source = (evidence, "algorithms", abm[0])
-        gaps = [gap for name, _ in others for *_, gap in _gaps(*source, name, backbone)]
-        rows = f"ABM against {len(others)} others at {len(abm[1])} cuts"
-        yield from judge_algorithms(rows, gaps)
+        rows = f"ABM against {len(others)} others at {len(every[0])} cuts"
+        yield from judge_algorithms(rows, [gap.word for gaps in every for gap in gaps])
         return
-    by_cut = [(ours, [series[x] for _, series in others]) for x, ours in abm[1].items()]
-    spreads = [max(ours, *theirs) - min(ours, *theirs) for ours, theirs in by_cut]
+    by_cut = [[gap.value for gap in gaps] for gaps in zip(*every, strict=True)]
+    spreads = [max(0.0, *gaps) - min(0.0, *gaps) for gaps in by_cut]
     text = f"apart by {mean(spreads):.2f} on average, {max(spreads):.2f} at most"
     yield "similar accuracy (to 2 points)", text, count(spread <= 2 for spread in spreads)
-    ahead = [ours - max(theirs) for ours, theirs in by_cut]
+    ahead = [min(gaps) for gaps in by_cut]
     text = f"{points(mean(ahead))} on average over the better OAVI"
     yield "ABM is slightly ahead", text, count(gap > 0 for gap in ahead)
 
 
 def _pruning(evidence: Evidence, backbone: Backbone) -> Iterator[Judged]:
-    def losses(algorithm: str, ratio: str) -> dict[float, float]:
-        shares = evidence.figure(f"pruning-{backbone.data}-{algorithm}")
-        return {x: y - shares["0% pruned"][x] for x, y in shares[f"{ratio} pruned"].items()}
+    def losses(algorithm: str, ratio: str) -> list[Gap]:
+        names = (f"{ratio} pruned", "0% pruned")
+        return _gaps(evidence, *names, "fig-pruning", backbone, algorithm)
 
     moderate, deep = ("90%", "90%") if evidence.plan.quick else ("50%", "99%")
+    some = losses("abm", moderate)
     if backbone.splits:
-        figure, series = f"pruning-{backbone.data}-abm", (f"{moderate} pruned", "0% pruned")
-        gaps = _gaps(evidence, figure, *series, backbone, "abm")
-        claim = f"moderate pruning ({moderate.replace('%', ' %')}) costs nothing (level or ahead)"
-        yield judge(claim, [(text, gap.word != "behind") for _, text, gap in gaps])
+        claim = "moderate pruning (50 %) costs nothing (level or ahead)"
+        yield judge(claim, [(gap.text, gap.word != "behind") for gap in some])
     else:
-        some = losses("abm", moderate).values()
-        text = f"{points(mean(some))} on average, {points(min(some))} at worst"
-        yield "moderate pruning (50 %) costs less than a point", text, count(x > -1 for x in some)
+        values = [gap.value for gap in some]
+        text = f"{points(mean(values))} on average, {points(min(values))} at worst"
+        claim = "moderate pruning (50 %) costs less than a point"
+        yield claim, text, count(value > -1 for value in values)
 
-    most = losses("abm", deep)
-    order = sorted(most)
-    half, worst = len(order) // 2, min(most, key=most.__getitem__)
-    late, early = (mean(most[x] for x in cuts) for cuts in (order[:half], order[half:]))
+    most = sorted(losses("abm", deep))  # late cuts first
+    half, worst = len(most) // 2, min(most, key=lambda gap: gap.value)
+    late, early = (mean(gap.value for gap in gaps) for gaps in (most[:half], most[half:]))
     text = f"{points(early)} in the earlier half of the cuts, {points(late)} in the later; "
-    text += f"most, {points(most[worst])}, with {worst:.0f} % removed"
-    holds = count((early < late, worst == order[-1]))
+    text += f"most, {points(worst.value)}, with {worst.removed:.0f} % removed"
+    holds = count((early < late, worst == most[-1]))
     yield "extreme pruning (99 %) hurts more at early cuts, most at the first", text, holds
 
     if len(backbone.algorithms) > 1:
-        every = {one: losses(one, deep).values() for one in backbone.algorithms}
-        abm, *others = sizes = [mean(map(abs, values)) for values in every.values()]
-        shown = zip(every, sizes, strict=True)
-        text = ", ".join(f"{ALGORITHMS[one][0]} {size:.2f}" for one, size in shown)
+        sizes = {
+            one: mean(abs(gap.value) for gap in losses(one, deep)) for one in backbone.algorithms
+        }
+        text = ", ".join(f"{ALGORITHMS[one][0]} {size:.2f}" for one, size in sizes.items())
+        abm, *others = sizes.values()
         holds = count(size < abm for size in others)
         yield "OAVI depends less on it (99 %) than ABM", f"mean change {text}", holds
 
@@ -323,25 +316,25 @@ def _pruning(evidence: Evidence, backbone: Backbone) -> Iterator[Judged]:
 
 
 def _monomials(evidence: Evidence, backbone: Backbone) -> Iterator[Judged]:
-    figure = evidence.figure(f"monomials-{backbone.data}")
-    every, limit = (
-        figure["90% pruned" if evidence.plan.quick else "99% pruned"],
-        evidence.plan.components,
-    )
+    limit, own = evidence.plan.components, evidence.results.part("fig-monomials", backbone)
+    every = {share(one): one.found.monomials_left["0.99"] for one in own.values()}
     counts = {x: every[x] for x in every if 20 <= x <= 50} or every
     cases = [(f"{left:.0f} with {x:.0f} %", left < limit) for x, left in counts.items()]
     yield judge(f"pruning (99 %) leaves fewer than {limit} with 20 to 50 % removed", cases)
 
 
 def _generators(evidence: Evidence, backbone: Backbone) -> Iterator[Judged]:
-    counts = evidence.figure("generators-by-layer")
-    found = ranks({name: (series, series.values()) for name, series in counts.items()})
-    cases = [(text, rank < -STRONG) for text, rank in found]
+    own = evidence.results.part("fig-generators", backbone)
+    if not own:
+        return
+    every = [counts_of(one.found, backbone) for one in own.values()]
+    counts = {name: [one[name] for one in every] for name in every[0]}
+    cases = [(text, rank < -STRONG) for text, rank in ranks(range(len(every)), counts)]
     claim = "earlier layers give more (rank correlation below −0.7)"
     yield judge(claim, cases, "rank correlation with depth {}")
     if not backbone.residual:
         return
-    monomials = list(counts["monomials"].values())
+    monomials = counts["monomials"]
     # The last block comes first, because a quick plan begins in the middle of a block.
     pairs = zip(monomials[-2::-2], monomials[::-2], strict=False)
     more = [behind > inside for inside, behind in pairs]
@@ -362,7 +355,9 @@ def _dimension(evidence: Evidence, backbone: Backbone) -> Iterator[Judged]:
 
 
 def _theory(evidence: Evidence, backbone: Backbone) -> Iterator[Judged]:
-    facts = [one.complexity for one in evidence.results.part("table-theory").values()]
+    facts = [one.complexity for one in evidence.results.part("table-theory", backbone).values()]
+    if not facts:
+        return
     claim = "VI-Nets have a smaller spectral complexity than the uncut network (κ below 1)"
     yield judge(claim, [(points(one.kappa), one.kappa < 0) for one in facts], "log₁₀ κ {}")
     holds = [bound["holds"] for one in facts for bound in one.bounds]
@@ -380,15 +375,8 @@ CLAIMS: dict[str, Callable[[Evidence, Backbone], Iterator[Judged]]] = {
 }
 """What is claimed by where it stands in the paper."""
 
-NEEDS: dict[str, Callable[[Backbone], object]] = {
-    "Generators": lambda backbone: backbone.layers,
-    # The paper says these of the larger network alone, which is the one with several algorithms.
-    **dict.fromkeys(
-        ("Algorithms", "Monomials", "Dimension"), lambda backbone: len(backbone.algorithms) > 1
-    ),
-    "Theory": lambda backbone: backbone.studied,
-}
-"""Which networks a claim is about, where it is not about all of them."""
+LARGER_ALONE = ("Algorithms", "Monomials", "Dimension")
+"""What the paper says of the larger network alone, which is the one with several algorithms."""
 
 SOURCES = (
     *("table-generators", "table-efficiency", "fig-truncation", "fig-pruning", "fig-monomials"),
@@ -430,7 +418,9 @@ def _judged(plan: Plan, results: Results) -> Findings:
     columns, texts = (COLUMNS[:2], UNJUDGED) if plan.quick else (COLUMNS, (text,))
     for backbone in plan.chosen:
         for where, claims in CLAIMS.items():
-            for judged in claims(evidence, backbone) if NEEDS.get(where, bool)(backbone) else ():
+            if where in LARGER_ALONE and len(backbone.algorithms) == 1:
+                continue
+            for judged in claims(evidence, backbone):
                 cells = zip(columns, (where, *judged), strict=False)
                 values = {column.name: cell for column, cell in cells}
                 rows.append(Row(values, section=backbone.caption))

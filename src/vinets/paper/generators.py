@@ -5,10 +5,11 @@ from __future__ import annotations
 from statistics import mean
 
 from vinets.measure.dimension import dimension_correlation
-from vinets.paper.backbones import GENERATORS, Backbone
+from vinets.paper.backbones import UNCUT, Backbone
 from vinets.paper.plan import (
     Experiment,
     Findings,
+    Key,
     Plan,
     Results,
     Trials,
@@ -64,22 +65,21 @@ def _readings(plan: Plan) -> Trials:
     """Plan an ideal for every row and reading, with nothing else on the machine for its seconds."""
     trials: Trials = {}
     for backbone in plan.chosen:
-        for cut, printed in backbone.rows[-2 if plan.quick else 0 :]:
+        for cut in list(backbone.rows)[-2 if plan.quick else 0 :]:
             for reading, changes in backbone.readings.items():
                 trial = plan.trial(backbone, cut, task="ideals", alone=True, **changes)
-                trials[reading, backbone, cut, printed] = trial
+                trials[reading, backbone, cut] = trial
     return trials
 
 
 def _counted(plan: Plan, results: Results) -> Findings:
     first, *others = plan.chosen[0].readings
     rows: dict[str, list[Row]] = {reading: [] for reading in (first, *others)}
-    for (reading, backbone, cut, printed), result in results.items():
-        facts, paper = result.found, {}
+    for (reading, backbone, cut), result in results.items():
+        facts, paper = result.found, backbone.rows[cut]
         values = {"cut": cut, "removed": share(result), "seconds": facts.seconds}
         values |= counts_of(facts, backbone)
-        if printed is not None:
-            paper = {"removed": printed, **GENERATORS[backbone.name][printed]}
+        if paper:
             values["speedup"] = paper["seconds"] / facts.seconds
         section = backbone.caption if reading == first else f"{backbone.caption}: {reading}"
         rows[reading].append(Row(values, paper, section))
@@ -101,7 +101,7 @@ def _counted(plan: Plan, results: Results) -> Findings:
     columns = COLUMNS if plan.compared else COLUMNS[:-1]
     if plan.splits:
         columns = (*columns[:3], A_CLASS, *columns[3:])
-    caption = "Other readings of the paper" if plan.chosen[0].name in GENERATORS else "Other rules"
+    caption = "Other readings of the paper" if plan.chosen[0].name in UNCUT else "Other rules"
     more = tuple(row for reading in others for row in rows[reading])
     tables = (
         Table("generators", first, columns, tuple(rows[first])),
@@ -197,9 +197,10 @@ def _estimates(plan: Plan) -> Trials:
 
 def _estimated(plan: Plan, results: Results) -> Findings:
     counted = A_CLASS.name if plan.splits else "monomials"
-    rows, notes, points = [], [], {}
+    rows, notes = [], []
+    points: dict[Key, tuple[float, float]] = {}
     for backbone in plan.chosen:
-        own = []
+        own: dict[Key, tuple[float, float]] = {}
         for cut in plan.cuts(backbone):
             result = results[backbone, cut, "dimension"]
             counts = counts_of(results[backbone, cut, "ideals"].found, backbone)
@@ -208,9 +209,9 @@ def _estimated(plan: Plan, results: Results) -> Findings:
             values = {"cut": cut, "removed": share(result), **counts}
             values |= {"dimension": found.mean, "dimension_std": found.std}
             rows.append(Row(values, section=backbone.caption))
-            points[backbone.caption, cut] = found.mean, counts[counted]
-            own.append((found.mean, counts[counted]))
-        c = dimension_correlation(*zip(*own, strict=True))
+            own[backbone.caption, cut] = found.mean, counts[counted]
+        points |= own
+        c = dimension_correlation(*zip(*own.values(), strict=True))
         notes.append(
             f"{backbone.caption}: Pearson correlation {c.pearson:.2f} (p = {c.pearson_p:.2g}), "
             f"rank correlation {c.spearman:.2f} (p = {c.spearman_p:.2g}), {c.count} cuts."

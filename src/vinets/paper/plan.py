@@ -74,8 +74,7 @@ class Plan:
     @property
     def removed(self) -> Axis:
         """Return the axis of most figures: the share that a cut takes away."""
-        what = "layers" if self.start.counting == "layers" else "convolutions"
-        return Axis(f"{what} removed in %", format=".0f")
+        return Axis(f"{'layers' if self.splits else 'convolutions'} removed in %", format=".0f")
 
     def cuts(self, backbone: Backbone, every: tuple[str, ...] = ()) -> tuple[str, ...]:
         """Return the cuts of the figures, or some of ``every``."""
@@ -264,15 +263,13 @@ def level(
     wrongly, and otherwise that of :func:`over_seeds`.
     """
     if theirs is None:
-        rivals = [(one.uncut, one.uncut_wrong) for one in ours]
-    else:
-        rivals = [(one.accuracy, one.wrong) for one in theirs]
-    pairs = list(zip(ours, rivals, strict=True))
+        theirs = [replace(one, accuracy=one.uncut, wrong=one.uncut_wrong) for one in ours]
+    pairs = list(zip(ours, theirs, strict=True))
     images = [
-        (one.wrong, wrong, one.tested)
-        for one, (_, wrong) in pairs
-        if one.wrong is not None and wrong is not None and one.tested
+        (a.wrong, b.wrong, a.tested)
+        for a, b in pairs
+        if a.wrong is not None and b.wrong is not None and a.tested
     ]
     if len(images) == len(pairs):
         return over_images(images)
-    return over_seeds([100 * (one.accuracy - accuracy) for one, (accuracy, _) in pairs])
+    return over_seeds([100 * (a.accuracy - b.accuracy) for a, b in pairs])

@@ -224,10 +224,9 @@ def _file(experiment: Experiment, plan: Plan, store: Store) -> Path:
 def _note_missing(chosen: Sequence[Experiment], plan: Plan, store: Store) -> None:
     """Write how many trials are missing where there is no result yet, such as of fewer seeds."""
     for experiment in chosen:
-        path, missing = _file(experiment, plan, store), len(store.missing(experiment.trials(plan)))
-        known = None
+        missing, known = len(store.missing(experiment.trials(plan))), None
         with suppress(OSError, ValueError):
-            known = read_json(path)
+            known = read_json(_file(experiment, plan, store))
         if missing and (not isinstance(known, dict) or known.get("missing")):
             _write(experiment, plan, store, missing=missing)
 

@@ -190,14 +190,11 @@ def read_activations(
     features: list[Tensor] = []
     logits: list[Tensor] = []
 
-    def keep(name: str) -> Callable[[nn.Module, object, Tensor], None]:
-        def hook(module: nn.Module, inputs: object, output: Tensor) -> None:
-            # The mean over positions of a map (B, C, H, W) or of tokens (B, T, C).
-            positions = {4: (2, 3), 3: (1,)}.get(output.ndim)
-            vectors = output.mean(positions) if positions else output.flatten(1)
-            kept[name].append(vectors.float())
-
-        return hook
+    def keep(name: str, module: nn.Module, inputs: object, output: Tensor) -> None:
+        # The mean over positions of a map (B, C, H, W) or of tokens (B, T, C).
+        positions = {4: (2, 3), 3: (1,)}.get(output.ndim)
+        vectors = output.mean(positions) if positions else output.flatten(1)
+        kept[name].append(vectors.float())
 
     def keep_input(module: nn.Module, inputs: tuple[Tensor]) -> None:
         features.append(inputs[0].float())
@@ -205,7 +202,7 @@ def read_activations(
     with ExitStack() as hooks, evaluating(network):
         for name in layers:
             layer = network.get_submodule(name)
-            hooks.enter_context(layer.register_forward_hook(keep(name)))
+            hooks.enter_context(layer.register_forward_hook(partial(keep, name)))
         if classifier is not None:
             hooks.enter_context(classifier.register_forward_pre_hook(keep_input))
         for x in batches:
