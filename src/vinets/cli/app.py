@@ -28,8 +28,8 @@ COMMANDS = {
     "Make a network": {"train": "make", "compress": "make", "cuts": "use", "build": "make"},
     "Use a network": {
         **dict.fromkeys(("evaluate", "bench"), "use"),
-        **dict.fromkeys(("theory", "ood"), "study"),
-        **{"predict": "use", "explain": "study", "export": "use"},
+        **dict.fromkeys(("theory", "ood"), "insight"),
+        **{"predict": "use", "explain": "insight", "export": "use"},
     },
     "Ideals of points": {"ideal": "ideal"},
     "See it at work": {"reproduce": "paper", "report": "paper"},
