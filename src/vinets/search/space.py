@@ -171,7 +171,7 @@ class Space:
                 yield one, cut.network(trial)[0].folded()
 
     def estimate(self, candidate: Candidate) -> tuple[int, int]:
-        """Return about how many parameters and multiply-adds a network of ideals has."""
+        """Return how many parameters and multiply-adds a network of ideals has, at most."""
         point = next(point for point in self.cuts if point.name == candidate.cut)
         own = VARIABLES * prod(point.shape)
         own += candidate.keep * generator_sizes(len(self.setup.train.classes))
