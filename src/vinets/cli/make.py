@@ -280,7 +280,8 @@ def _open_to_plan(
         with TemporaryDirectory() as folder, suppress(OSError, ValueError):
             some, examples = Path(folder) / root.resolve().name, 0
             for part in parts:
-                classes = [one for one in part.iterdir() if not one.name.startswith(".")]
+                inside = (one for one in part.iterdir() if not one.name.startswith("."))
+                classes = [one for one in inside if one.is_dir()]
                 most = 2 * share_of_class(len(classes))  # half of a test part is used to choose
                 for files in map(image_files, classes):
                     examples += len(files) if part.name == "train" else 0
