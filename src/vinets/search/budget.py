@@ -246,8 +246,8 @@ class CostTable:
             if one.name not in networks:  # a plan has no ideals, which hardly slow a network
                 plain = next(p for p in space.candidates if (p.cut, p.head) == (one.cut, "pooled"))
                 parameters, macs = space.estimate(one)
-                sizes = {"parameters": parameters, "macs": macs if "macs" in limits else None}
-                self.costs[one.name] = replace(self.costs[plain.name], **sizes)
+                known = replace(self.costs[plain.name], parameters=parameters)
+                self.costs[one.name] = replace(known, macs=macs if "macs" in limits else None)
         self.timed = timed
         return True
 
