@@ -118,7 +118,8 @@ def make_search(monkeypatch, tmp_path) -> Callable[..., Search]:
             candidates=candidates,
             cuts=[SimpleNamespace(name=f"cut{i}", macs=100 * (1 + i)) for i in range(count)],
             trial=Trial,
-            seconds_per_example=lambda one: 0.001 * one.parameters,
+            examples=EXAMPLES,
+            cost_per_example=lambda one: (0.001 * one.parameters, 0),
         )
         calls: list[SimpleNamespace] = []
 

@@ -277,19 +277,20 @@ def test_time_is_interpolated_between_cuts():
     cuts = [SimpleNamespace(name=f"cut{i}", macs=100 * i) for i in range(5)]
     timed = []
 
-    def seconds(one):
+    def cost(one):
         timed.append(one.cut)
-        return 0.01 * int(one.cut[3:])
+        return 0.01 * int(one.cut[3:]), 1 << 30
 
     space = SimpleNamespace(
-        setup=SimpleNamespace(train=range(50), device=torch.device("cpu")),
+        setup=SimpleNamespace(device=torch.device("cpu")),
+        examples=50,
         cuts=cuts,
         candidates=[Candidate(point.name, "pooled", 1) for point in cuts],
-        seconds_per_example=seconds,
+        cost_per_example=cost,
     )
     total, memory = expect(space, [(5, 2), (1, 10)], SILENT)
     assert timed == ["cut0", "cut2", "cut4"]
-    assert total == pytest.approx(20 * 50 * 0.02) and (memory is None or memory > 1 << 20)
+    assert total == pytest.approx(20 * 50 * 0.02) and (memory is None or memory > 1 << 30)
 
 
 def test_without_resource_the_memory_is_not_known(monkeypatch):

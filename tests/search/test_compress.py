@@ -12,14 +12,21 @@ from torch.utils.data import DataLoader, TensorDataset
 from vinets import build
 from vinets.core.files import read_json
 from vinets.core.plain import as_plain
+from vinets.core.progress import Silent
+from vinets.core.settings import SearchOptions
 from vinets.data import DataSplit, digits
+from vinets.heads import VanishingHead
+from vinets.latent import collect as latents
 from vinets.measure import evaluate
 from vinets.networks import CutNetwork
 from vinets.runs.setup import wrong_answers
-from vinets.search import compress
-from vinets.search.compress import divide
+from vinets.search import compress, parse_budget
+from vinets.search.budget import CostTable
+from vinets.search.compress import divide, plan
+from vinets.search.space import Space
 
 OPTIONS = {"epochs": 4, "cuts": 1, "device": "cpu", "progress": None}
+QUIET = {"device": "cpu", "progress": None}
 INT8 = find_spec("onnxruntime") is not None and find_spec("onnxscript") is not None
 module = sys.modules["vinets.search.compress"]  # vinets.search has a function of that name
 
@@ -123,3 +130,32 @@ def test_loaders_are_told_how_to_become_data(model, data):
             compress(model, given, "drop=3", **OPTIONS)
     with pytest.raises(ValueError, match="Pass its part train or test"):
         build(model, data, cut="pool")
+
+
+def test_a_plan_looks_at_few_examples_and_fits_no_ideals(model, data, monkeypatch):
+    budget, options = parse_budget("macs=90%"), SearchOptions(epochs=4, cuts=1)
+    table, seen = CostTable(), []
+    table.measure(Space(divide(model, data, device="cpu")[0], 1, 0), budget, Silent())
+    inner = latents.collect_latents
+
+    def collect_latents(network, batches, **more):
+        store = inner(network, batches, **more)
+        seen.append(len(store))
+        return store
+
+    monkeypatch.setattr(latents, "collect_latents", collect_latents)
+    monkeypatch.setattr(module, "PLANNED_ON", 50)
+    monkeypatch.setattr(VanishingHead, "build", None)
+    said = []
+    planned = plan(model, data, budget, options, say=said.append, **QUIET)
+    assert "of 50 test examples and" in said[0] and "of 50 training examples" in said[0]
+    assert set(seen) == {20}  # one of each class, and one to score
+    # the search trains on all of them, and the sizes are those that it will measure
+    assert plan(model, data, budget, options, examples=10**6, **QUIET).seconds > planned.seconds
+    heads = set()
+    for one in planned.candidates:
+        heads.add(one.candidate.head)
+        known, least = table.costs[one.name], 1 / 3 if one.candidate.head == "vanishing" else 1
+        assert least * one.cost.parameters <= known.parameters <= one.cost.parameters
+        assert least * one.cost.macs <= known.macs <= one.cost.macs
+    assert {"vanishing", "products", "pooled"} <= heads

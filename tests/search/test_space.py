@@ -11,6 +11,7 @@ from torch import nn
 from vinets.latent.cut import cut_points
 from vinets.models import digits_cnn, resnet18
 from vinets.search import Candidate, CommandWords
+from vinets.search import space as spaces
 from vinets.search.compress import divide
 from vinets.search.space import Space, candidates_at, choose_cuts
 
@@ -70,9 +71,13 @@ def test_networks_are_built_behind_their_cuts(space):
     assert all(network(example).shape == (3, 10) for network in built.values())
 
 
-def test_steps_of_training_are_timed(space):
+def test_steps_of_training_are_timed(space, monkeypatch):
     pooled = next(one for one in space.candidates if one.head == "pooled")
-    assert space.seconds_per_example(pooled) > 0
+    seconds, memory = space.cost_per_example(pooled)
+    assert seconds > 0 and memory == 0
+    monkeypatch.setattr(spaces, "LONG", 0)
+    _, memory = space.cost_per_example(pooled)
+    assert memory > 64 * 8 * 8 * 4  # the images of a step alone
 
 
 @pytest.mark.parametrize("head", ["products", "relu-units", "vanishing"])

@@ -6,9 +6,11 @@ import shlex
 import sys
 import warnings
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
 
 from vinets.cli import shared
 from vinets.cli.parameters import DATA, OUTPUT, RUNNING, read_run, spread, takes
@@ -17,6 +19,10 @@ from vinets.core.files import locked
 from vinets.core.options import flag_of
 from vinets.core.settings import LatentOptions, SearchOptions, SpeedOptions, TrainingOptions
 from vinets.pretrained import expectation
+
+if TYPE_CHECKING:
+    from vinets.data import DataSplit
+    from vinets.networks.open import NamedNetwork
 
 # --- train ------------------------------------------------------------------------------------
 
@@ -254,6 +260,40 @@ def refuse_option(flag: str) -> None:
 # --- compress ---------------------------------------------------------------------------------
 
 
+def _open_to_plan(
+    model: str, data: str, reading: shared.ReadingOptions, common: shared.CommonOptions
+) -> tuple[NamedNetwork, DataSplit, int]:
+    """Open a network and the data, or some images of each class where these lie in two folders.
+
+    The last result is how many there are to train on.
+    """
+    from vinets.data.folders import image_files
+    from vinets.data.formats import takes_size
+    from vinets.networks.open import is_saved
+    from vinets.search.compress import share_of_class
+
+    root = Path(data).expanduser()
+    parts = [root / name for name in ("train", "test", "val") if (root / name).is_dir()][:2]
+    # What a saved network was trained on is recognised by all of the data.
+    if len(parts) == 2 and parts[0].name == "train" and takes_size(data) and not is_saved(model):
+        # What is refused is refused once more below, in words about all of the data.
+        with TemporaryDirectory() as folder, suppress(OSError, ValueError):
+            some, examples = Path(folder) / root.resolve().name, 0
+            for part in parts:
+                inside = (one for one in part.iterdir() if not one.name.startswith("."))
+                classes = [one for one in inside if one.is_dir()]
+                most = 2 * share_of_class(len(classes))  # half of a test part is used to choose
+                for files in map(image_files, classes):
+                    examples += len(files) if part.name == "train" else 0
+                    for file in files[:: max(1, len(files) // most)][:most]:
+                        link = some / file.relative_to(root)
+                        link.parent.mkdir(parents=True, exist_ok=True)
+                        link.symlink_to(file.resolve())
+            return *shared.open_data(model, str(some), reading, common, uncut=True), examples
+    opened, split = shared.open_data(model, data, reading, common, uncut=True)
+    return opened, split, len(split.train)
+
+
 @takes()
 def compress(
     model: str = shared.UNCUT,
@@ -286,22 +326,23 @@ def compress(
     """
     from vinets.search import CommandWords, parse_budget
     from vinets.search import compress as search_for
-    from vinets.search.compress import divide
+    from vinets.search.compress import plan as make_plan
     from vinets.search.page import command_lines, rounds_table
-    from vinets.search.rounds import Search
 
     wanted, jobs = parse_budget(budget), workers.jobs_or_cluster
-    opened, split = shared.open_data(model, data, reading, common, uncut=True)
     chosen: dict[str, Any] = {"seed": common.seed, "device": common.device}
+    if dry_run:
+        opened, split, examples = _open_to_plan(model, data, reading, common)
+    else:
+        opened, split = shared.open_data(model, data, reading, common, uncut=True)
 
     def say(text: str) -> None:
         common.note(f"{text} {opened.guessed}".rstrip())
 
     if dry_run:
         with common.progress() as progress:
-            setup, _ = divide(opened.network, split, searching.limit, **chosen)
-            setup.look_at_accuracy(opened.stated, say)
-            plan = Search(setup, wanted, out, searching, common.seed, progress=progress).plan()
+            how = {"stated": opened.stated, "say": say, "progress": progress, **chosen}
+            plan = make_plan(opened.network, split, wanted, searching, examples=examples, **how)
         if common.show(plan, rounds_table(plan)):
             print(plan)
         return

@@ -34,6 +34,9 @@ from vinets.training import LatentViews, Lessons, cache_latents
 
 CHUNK = 2_000  # examples at once where nothing is trained
 LOOKED_AT = 1_000  # examples of each part that the uncut network is tested on before any work
+# Of these at once: of large images more would be slower on a CPU, where activations above 32 MiB
+# are new memory every time.
+LOOKED_AT_ONCE = 16
 MAX_VIEW_BYTES = 64 << 30  # bytes of cached latents
 COUNTED = {"all": all_convolutions, "paper": paper_convolutions, "layers": all_layers}
 
@@ -158,7 +161,13 @@ class Setup:
                 "Pass data that have all classes of the network."
             )
         test, train = (
-            evaluate(self.model, draw_from(part, LOOKED_AT, 0), part="train", device=self.device)
+            evaluate(
+                self.model,
+                draw_from(part, LOOKED_AT, 0),
+                part="train",
+                device=self.device,
+                batch_size=LOOKED_AT_ONCE,
+            )
             for part in (self.test, self.train)
         )
         name, known = "The uncut network", (stated, self.device, train.confusion)

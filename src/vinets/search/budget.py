@@ -218,7 +218,8 @@ class CostTable:
             return any(cost is None or getattr(cost, f) is None for cost in costs for f in fields)
 
         def to_time() -> list[str]:
-            return ["uncut", *(one.name for one in self.within(others, space.candidates))]
+            known = [one for one in space.candidates if one.name in self.costs]
+            return ["uncut", *(one.name for one in self.within(others, known))]
 
         names = ["uncut", *(one.name for one in space.candidates)]
         counted = not missing(names, "parameters", *(LIMITS[kind].cost for kind in limits))
@@ -241,6 +242,12 @@ class CostTable:
             example, some = setup.test.example(budget.batch), {n: networks[n] for n in to_time()}
             for name, pair in time_passes(some, example, budget, where, progress).items():
                 self.costs[name] = replace(self.costs[name], latency=pair[0], spread=pair[1])
+        for one in space.candidates:
+            if one.name not in networks:  # a plan has no ideals, which hardly slow a network
+                plain = next(p for p in space.candidates if (p.cut, p.head) == (one.cut, "pooled"))
+                parameters, macs = space.estimate(one)
+                known = replace(self.costs[plain.name], parameters=parameters)
+                self.costs[one.name] = replace(known, macs=macs if "macs" in limits else None)
         self.timed = timed
         return True
 
@@ -337,19 +344,21 @@ def expect(
     ordered = sorted(space.cuts, key=lambda point: point.macs)
     places = sorted({round(i * last / (TIMED_CUTS - 1)) for i in range(TIMED_CUTS)})
     progress.start("cuts at which steps are timed", len(places))
-    known, seconds = [], []
+    known, seconds, kept = [], [], [0]
     for point in (ordered[i] for i in places):
         known.append(point.macs)
         first = next(one for one in space.candidates if one.cut == point.name)
-        seconds.append(space.seconds_per_example(first))
+        took, needed = space.cost_per_example(first)
+        seconds.append(took)
+        kept.append(needed)
         progress.advance(1, point.name)
     macs = {point.name: point.macs for point in space.cuts}
     mean = fmean(float(np.interp(macs[one.cut], known, seconds)) for one in space.candidates)
-    examples = sum(count * epochs for count, epochs in rounds) * len(setup.train)
+    examples = sum(count * epochs for count, epochs in rounds) * space.examples
     memory = None
     if setup.device.type == "cuda":
         memory = torch.cuda.max_memory_allocated(setup.device)
     elif resource is not None:
         unit = 1 if sys.platform == "darwin" else 1024  # bytes
-        memory = unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        memory = unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss + max(kept)
     return examples * mean, memory

@@ -20,7 +20,7 @@ from vinets.core.files import locked, write_json, write_text
 from vinets.core.options import gather
 from vinets.core.plain import as_plain
 from vinets.core.progress import Progress
-from vinets.core.settings import SearchOptions, SpeedOptions
+from vinets.core.settings import SampleOptions, SearchOptions, SpeedOptions
 from vinets.data.conversion import limit_source, split_source
 from vinets.data.source import DataSplit, Source, require_split
 from vinets.export import EXPORT_FORMATS, ExportedNetwork, export_network, open_exported
@@ -38,11 +38,12 @@ from vinets.search.budget import (
     relative_spread,
 )
 from vinets.search.page import search_page
-from vinets.search.result import Attempt, SearchResult
+from vinets.search.result import Attempt, SearchPlan, SearchResult
 from vinets.search.rounds import Search
 from vinets.search.space import INT8, CommandWords
 
 FINE = 0.5  # points that one example may be worth without a note, whatever the drop
+PLANNED_ON = 250  # about as many examples of each part a plan looks at
 BUSY = 0.15  # spread of the uncut network's time, as a share, from which the machine was busy
 
 
@@ -145,6 +146,38 @@ def compress(
         write_json(folder / "results.json", as_plain(result))
         write_text(folder / "report.html", html(search_page(result)))
         return result
+
+
+def plan(
+    model: nn.Module,
+    data: DataSplit,
+    budget: Budget,
+    searching: SearchOptions,
+    *,
+    examples: int | None = None,
+    seed: int = 0,
+    device: torch.device | str = "auto",
+    stated: float | None = None,
+    say: Callable[[str], Any] = str,
+    progress: Progress | str | None = "auto",
+) -> SearchPlan:
+    """Say what :func:`compress` would try, and how long it would take, from some of the data.
+
+    Nothing is written. ``examples`` are how many there are to train on, where the data has some.
+    """
+    setup, _ = divide(model, data, searching.limit, seed=seed, device=device)
+    count = len(setup.train) if examples is None else min(examples, searching.limit or examples)
+    most = share_of_class(len(setup.train.classes))
+    setup = setup.sampled(SampleOptions(train=most, test=most))
+    setup.look_at_accuracy(stated, say)
+    where = Path()  # where nothing is written
+    search = Search(setup, budget, where, searching, seed, progress=progress, examples=count)
+    return search.plan()
+
+
+def share_of_class(classes: int) -> int:
+    """Return how many examples of each class a plan looks at."""
+    return -(-PLANNED_ON // classes)
 
 
 def divide(

@@ -36,7 +36,8 @@ class Search:
     """A search in a folder; the same one goes on where it was interrupted.
 
     Examples to choose by are the test part of ``setup``. What came of every candidate is in
-    ``attempts``, by name, and what it costs in ``table``.
+    ``attempts``, by name, and what it costs in ``table``. To plan one, some of the ``examples`` to
+    train on will do, see :class:`Space`.
     """
 
     def __init__(
@@ -48,6 +49,7 @@ class Search:
         seed: int = 0,
         executor: Executor | None = None,
         progress: Progress | str | None = None,
+        examples: int | None = None,
     ) -> None:
         self.setup, self.budget, self.seed, self.executor = setup, budget, seed, executor
         self.epochs = options.epochs
@@ -55,7 +57,7 @@ class Search:
         self.rates = {True: RATES[0], False: RATES[0]}  # by whether a training goes to the end
         self.recorded = True  # whether a GPU records steps; until one cannot be
         self.watch, self.store = progress_of(progress), Store(folder)
-        self.space = Space(setup, options.cuts, seed)
+        self.space = Space(setup, options.cuts, seed, examples)
         self.table = CostTable()
         self.attempts: dict[str, Attempt] = {}
 

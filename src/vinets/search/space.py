@@ -12,6 +12,8 @@ from math import log, prod
 from typing import Any
 
 import torch
+from torch import Tensor
+from torch.autograd.graph import saved_tensors_hooks
 
 from vinets.core.device import each
 from vinets.core.files import slug
@@ -36,6 +38,7 @@ HIGH_TEMPERATURE = 4.0
 VARIABLES = 16  # variables of a VI-Net, whose polynomials have at most 152 monomials
 MIN_GENERATORS, MAX_GENERATORS = 4, 64  # per class, of a VI-Net
 TIMED_STEPS = 6  # steps of training that tell how long all of it will take
+FEW, LONG = 4, 0.02  # so many examples tell enough if each takes more seconds than this
 INT8 = "onnx-int8"  # export format
 REPEATED = "repeated"  # folder, in that of the search, of networks that are made again
 
@@ -106,11 +109,16 @@ class CommandWords:
 
 
 class Space:
-    """Candidates for an uncut network, and how each is trained, built and made again."""
+    """Candidates for an uncut network, and how each is trained, built and made again.
 
-    def __init__(self, setup: Setup, cuts: int, seed: int) -> None:
-        self.setup = setup
-        examples, classes = len(setup.train), len(setup.train.classes)
+    For a plan, the setup has some of the ``examples`` to train on. Its networks see just enough of
+    them to know their shapes, and ideals, which need all of them, are not fitted.
+    """
+
+    def __init__(self, setup: Setup, cuts: int, seed: int, examples: int | None = None) -> None:
+        self.setup, self.planned = setup, examples is not None
+        self.examples = len(setup.train) if examples is None else examples
+        classes = len(setup.train.classes)
         example = each(setup.train.example(), lambda tensor: tensor.to(setup.device))
         self.cuts = choose_cuts(cut_points(setup.model, example), setup.parameters, cuts)
         self.candidates = [
@@ -119,12 +127,13 @@ class Space:
             for candidate in candidates_at(point, setup.parameters, classes)
         ]
         recipe = TrainingOptions(**ProductsHead.training_defaults)
+        few = {"per_class": 1, "batch_size": 16} if self.planned else {}
         self._start = Trial(
             network=setup.name,
-            latents=LatentOptions(**ProductsHead.latent_defaults(ProductsOptions())),
+            latents=LatentOptions(**ProductsHead.latent_defaults(ProductsOptions()) | few),
             recipe=replace(
                 recipe,
-                batch_size=64 if examples < SMALL_DATA else recipe.batch_size,
+                batch_size=64 if self.examples < SMALL_DATA else recipe.batch_size,
                 temperature=HIGH_TEMPERATURE if classes <= FEW_CLASSES else recipe.temperature,
             ),
             seed=seed,
@@ -146,9 +155,14 @@ class Space:
         return replace(trial, detailed=True, save=save, checkpoints=bool(save))
 
     def networks(self, candidates: Sequence[Candidate]) -> Iterator[tuple[Candidate, CutNetwork]]:
-        """Yield the untrained networks of candidates, folded; those behind a cut share latents."""
+        """Yield the untrained networks of candidates, folded; those behind a cut share latents.
+
+        For a plan there are none of ideals, see :meth:`estimate`.
+        """
         groups: dict[Hashable, list[tuple[Candidate, Trial]]] = {}
         for one in candidates:
+            if self.planned and HEADS[one.head].from_ideals:
+                continue
             trial = self.trial(one, 1)
             groups.setdefault(trial.shares, []).append((one, trial))
         for group in groups.values():
@@ -156,17 +170,40 @@ class Space:
             for one, trial in group:
                 yield one, cut.network(trial)[0].folded()
 
-    def seconds_per_example(self, candidate: Candidate) -> float:
-        """Train a candidate for a few steps, and return how long an example takes."""
+    def estimate(self, candidate: Candidate) -> tuple[int, int]:
+        """Return how many parameters and multiply-adds a network of ideals has, at most."""
+        point = next(point for point in self.cuts if point.name == candidate.cut)
+        own = VARIABLES * prod(point.shape)
+        own += candidate.keep * generator_sizes(len(self.setup.train.classes))
+        return point.parameters + own, point.macs + own
+
+    def cost_per_example(self, candidate: Candidate) -> tuple[float, int]:
+        """Train a candidate for a few steps; return how long an example takes, and bytes of a step.
+
+        Bytes are 0 if a step had all of its examples: the system knows the memory of these. Where
+        few examples take long, as large images do on a CPU, they tell enough.
+        """
         trial = self.trial(candidate, 1)
         network, _ = Cut(self.setup, trial, progress_of(None)).network(trial)
-        count = min(TIMED_STEPS * trial.recipe.batch_size, len(self.setup.train))
-        some = self.setup.train.subset(torch.arange(count))
-        for _ in range(2):  # libraries choose their kernels in the first
-            begin = time.perf_counter()
+        batch, most = trial.recipe.batch_size, len(self.setup.train)
+        kept: list[int] = []
+
+        def keep(tensor: Tensor) -> Tensor:
+            kept.append(tensor.nbytes)
+            return tensor
+
+        def seconds(count: int) -> float:
+            some, begin = self.setup.train.subset(torch.arange(count)), time.perf_counter()
             fine_tune(network, some, recipe=trial.recipe, teacher=self.setup.model, progress=None)
-            seconds = time.perf_counter() - begin
-        return seconds / count
+            return (time.perf_counter() - begin) / count
+
+        with saved_tensors_hooks(keep, lambda tensor: tensor):
+            few = seconds(min(FEW, most))
+        if few > LONG and self.setup.device.type == "cpu":
+            return few, sum(kept) * batch // min(FEW, most)
+        count = min(TIMED_STEPS * batch, most)
+        seconds(count)  # libraries choose their kernels
+        return seconds(count), 0
 
     def command(
         self,
@@ -256,6 +293,12 @@ def head_sizes(parameters: int) -> tuple[int, int]:
     return large, max(large // 4, 1)
 
 
+def generator_sizes(classes: int) -> int:
+    """Return the parameters of a generator of every class in a VI-Net."""
+    # Each takes its coefficients, a bias, and a weight for every class.
+    return classes * (VARIABLES + VARIABLES * (VARIABLES + 1) // 2 + 1 + classes)
+
+
 def candidates_at(point: CutPoint, parameters: int, classes: int) -> list[Candidate]:
     """Return the heads to try behind a cut of a network with ``parameters``."""
     large, small = head_sizes(parameters)
@@ -265,9 +308,8 @@ def candidates_at(point: CutPoint, parameters: int, classes: int) -> list[Candid
     if values * classes <= 2 * large:
         heads.append(("linear", large, 2))
     candidates = [Candidate(point.name, *head) for head in heads]
-    # A generator takes its coefficients, a bias, and a weight for every class.
-    generator = VARIABLES + VARIABLES * (VARIABLES + 1) // 2 + 1 + classes
-    keep = min(MAX_GENERATORS, (2 * large - VARIABLES * values) // (generator * classes))
+    keep = (2 * large - VARIABLES * values) // generator_sizes(classes)
+    keep = min(MAX_GENERATORS, keep)
     if keep >= MIN_GENERATORS:
         candidates.append(Candidate(point.name, VanishingHead.kind, 2 * large, keep=keep))
     return candidates
