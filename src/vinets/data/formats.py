@@ -68,6 +68,7 @@ def load_data(
     size: Size = None,
     resize: str = "squash",
     skip_unreadable: bool = False,
+    detail: float = 1.0,
     progress: Progress | str | None = "auto",
 ) -> DataSplit:
     """Load the data set that ``spec`` names.
@@ -98,6 +99,8 @@ def load_data(
                 remedy = f"It is for this only: {only}."
                 raise parameter_error("load_data", name, f"left out for {text}", value, remedy)
         more = {**reading, "progress": progress} if format.resizes else {"size": None}
+        if format.resizes and detail > 1:  # others have images of one size, and no more detail
+            more["detail"] = detail
         split = load(text, seed=seed, **more)
         share = share_repeated(split)
         said = f"{share:.0%} of the test examples of {split.name} are among its training examples"
