@@ -373,7 +373,7 @@ def augment_by(
     data: DataSplit,
     flip: bool | None = None,
     crop: float | None = None,
-    scale: tuple[float, ...] | None = None,
+    scale: tuple[float, float] | None = None,
 ) -> DataSplit:
     """Mirror images or not, and shift crops by a share of the shorter side, unless None.
 
@@ -382,18 +382,17 @@ def augment_by(
     if flip is None and crop is None and scale is None:
         return data
     train = _image_source(data, "flip (--flip), crop (--crop) and scale (--scale)")
-    chosen = train.augmentation or Augmentation(padding=0, flip=False)
+    own = train.augmentation or Augmentation(padding=0, flip=False)
+    chosen, sides = replace(own, flip=own.flip if flip is None else flip), train.images.shape[2:]
     if scale is not None:
         if crop is not None:
             raise ValueError("scale (--scale) and crop (--crop) exclude each other: pass one.")
-        height, width = train.images.shape[2:]
-        chosen = ResizedCrops((height, width), scale, chosen.flip)  # type: ignore[arg-type]
-    if crop is not None:
+        chosen = ResizedCrops((sides[0], sides[1]), (scale[0], scale[1]), chosen.flip)
+    elif crop is not None:
         if not 0 <= crop < 1:
             raise parameter_error("augment_by", "crop", "a share in [0, 1)", crop)
-        chosen = replace(chosen, padding=round(crop * min(train.images.shape[2:])))
-    if flip is not None:
-        chosen = replace(chosen, flip=flip)
+        mode = getattr(own, "mode", Augmentation.mode)
+        chosen = Augmentation(round(crop * min(sides)), chosen.flip, mode)
     changed = train.changed(augmentation=chosen)
     return replace(data, train=changed, reading=f"{data.reading}{chosen} ")
 

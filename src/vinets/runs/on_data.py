@@ -56,7 +56,7 @@ def open_with_data(
     std: tuple[float, ...] | None = None,
     flip: bool | None = None,
     crop: float | None = None,
-    scale: tuple[float, ...] | None = None,
+    scale: tuple[float, float] | None = None,
     resize: str | None = None,
     skip_unreadable: bool = False,
     progress: Progress | str | None = "auto",
