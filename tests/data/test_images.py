@@ -6,9 +6,10 @@ import sys
 import numpy as np
 import pytest
 import torch
+from torch.nn import functional as F
 
 from vinets.data import Augmentation, ImageSource, Preprocessing, digits
-from vinets.data.images import UPRIGHT, augment_by, normalise_by, read_image
+from vinets.data.images import UPRIGHT, ResizedCrops, augment_by, normalise_by, read_image
 
 GENERATOR = torch.Generator().manual_seed(0)
 IMAGES = torch.randint(256, (23, 3, 10, 12), dtype=torch.uint8, generator=GENERATOR)
@@ -42,6 +43,58 @@ def test_augmentation_equals_a_loop_of_padded_crops(mode, padding, dtype):
     result = augmentation(images, seeded())
     assert result.dtype == dtype
     np.testing.assert_array_equal(result.numpy(), np.stack(expected))
+
+
+@pytest.mark.parametrize("size", [(10, 12), (4, 4), (3, 17)])
+def test_resized_crops_equal_a_loop_of_interpolations(size):
+    crops = ResizedCrops(size, scale=(0.1, 1.0))
+    draws = crops.draw(len(IMAGES), seeded())
+    starts, sides = crops.boxes(draws, 10, 12)
+    expected = []
+    for image, start, side, flipped in zip(IMAGES, starts, sides, draws[:, -1] < 0.5, strict=True):
+        (top, left), (height, width) = start.long(), side.long()
+        part = image[None, :, top : top + height, left : left + width].float()
+        part = F.interpolate(part, size, mode="bilinear", antialias=True)[0]
+        expected.append(part.flip(2) if flipped else part)
+    torch.testing.assert_close(crops(IMAGES, seeded()), torch.stack(expected), rtol=0, atol=1e-3)
+
+
+@pytest.mark.parametrize("height, width", [(40, 50), (64, 64), (20, 90), (90, 20)])
+def test_resized_crops_have_the_area_and_proportions_that_are_wanted(height, width):
+    crops = ResizedCrops((8, 8), scale=(0.35, 1.0))
+    draws = crops.draw(4000, seeded())
+    starts, sides = crops.boxes(draws, height, width)
+    whole = torch.tensor([height, width])
+    assert (starts >= 0).all() and (sides >= 1).all() and (starts + sides <= whole).all()
+    ratios, areas = sides[:, 1] / sides[:, 0], sides.prod(1) / (height * width)
+    assert ratios.min() > 0.7 and ratios.max() < 1.4  # sides are whole pixels
+    if 3 / 4 <= width / height <= 4 / 3:
+        assert areas.min() > 0.33 and areas.max() > 0.95 and 0.55 < areas.mean() < 0.68
+    else:  # none fits, and it is the largest square or nearly so in the middle
+        assert len(sides.unique(dim=0)) == len(starts.unique(dim=0)) == 1
+    assert 0.45 < (draws[:, -1] < 0.5).double().mean() < 0.55
+    still = ResizedCrops((height, width), (1.0, 1.0), flip=False, ratio=(1.0, 1.0))
+    if height == width:
+        image = torch.rand(2, 3, height, width)
+        torch.testing.assert_close(still(image, seeded()), image)
+
+
+def test_resized_crops_are_taken_from_large_images_and_nothing_else_is():
+    large = torch.randint(256, (23, 3, 20, 24), dtype=torch.uint8, generator=seeded(2))
+    crops = ResizedCrops((10, 12), (0.5, 1.0))
+    source = ImageSource(IMAGES, LABELS, None, PREPROCESSING, crops, large)
+    plain = ImageSource(IMAGES, LABELS, None, PREPROCESSING)
+    order = torch.randperm(23, generator=seeded(1))[:9]
+    for some in (source, source.subset(order)):
+        ((images, _),) = some.batches(23)
+        ((expected, _),) = plain.batches(23, order=None if some is source else order)
+        assert torch.equal(images, expected)
+    views = torch.cat([x for x, _ in source.batches(4, order=order, augment=seeded())])
+    same = torch.cat([x for x, _ in source.subset(order).batches(9, augment=seeded())])
+    torch.testing.assert_close(views, same)
+    std, mean = (torch.tensor(v)[:, None, None] for v in (PREPROCESSING.std, PREPROCESSING.mean))
+    expected = (crops(large[order], seeded()) / 255 - mean) / std
+    torch.testing.assert_close(views, expected, rtol=1e-4, atol=1e-5)
 
 
 def test_draws_reach_every_corner_and_flip_half():
@@ -126,6 +179,9 @@ def test_preprocessing_survives_json_and_nothing_else_does():
         (lambda: Augmentation(mode="wrap"), "'reflect', 'zero'"),
         (lambda: Augmentation(padding=10)(IMAGES, seeded()), "below the sides"),
         (lambda: Augmentation().draw(3, 0), "torch.Generator on the CPU"),
+        (lambda: ResizedCrops((4, 4)).draw(3, 0), "torch.Generator on the CPU"),
+        (lambda: ResizedCrops((4, 4), (0.5, 0.2)), r"two shares in \(0, 1\]"),
+        (lambda: augment_by(digits(), crop=0.1, scale=(0.5, 1.0)), "exclude each other"),
         (lambda: ImageSource(IMAGES / 255, LABELS, None, PREPROCESSING), "uint8 images"),
         (lambda: ImageSource(IMAGES[:, :1], LABELS, None, PREPROCESSING), "3 channels"),
         (lambda: ImageSource(IMAGES, LABELS[1:], None, PREPROCESSING), "as many as"),
@@ -146,6 +202,8 @@ def test_images_are_normalised_and_augmented_by_choice():
     torch.testing.assert_close(batch, expected)
     assert (changed.train.augmentation.padding, changed.train.augmentation.flip) == (2, True)
     assert changed.test.augmentation is None and data.train.augmentation.flip is False
+    crops = augment_by(data, scale=(0.5, 1.0)).train.augmentation
+    assert crops == ResizedCrops((8, 8), (0.5, 1.0), flip=False)
     # what is read otherwise is told apart, and what is read alike is not
     assert len({data.reading, changed.reading, augment_by(data, flip=True).reading}) == 3
     assert normalise_by(data, (0.5,)).reading == normalise_by(data, (0.5,)).reading

@@ -57,7 +57,7 @@ def train(
     """
     from vinets.core.plain import as_plain
     from vinets.data import load_data
-    from vinets.data.images import augment_by, normalise_by
+    from vinets.data.images import CROP_DETAIL, augment_by, normalise_by
     from vinets.measure.doubt import AccuracyWarning, low_accuracy_sentence
     from vinets.report import Table
     from vinets.runs.scratch import recipe_called, recipe_for, train_into
@@ -76,10 +76,11 @@ def train(
     how: dict[str, Any] = {"size": reading.size, "resize": reading.resize or "squash"}
     with common.progress() as progress:
         how |= {"skip_unreadable": reading.skip_unreadable, "progress": progress}
+        how["detail"] = 1.0 if reading.scale is None else CROP_DETAIL
         split = load_data(data, seed=reading.split_seed, **how)
     common.tell_reading(data, split)
     split = normalise_by(split, reading.mean, reading.std)
-    split = augment_by(split, reading.flip, reading.crop)
+    split = augment_by(split, reading.flip, reading.crop, reading.scale)
     with locked(out, wait=common.wait), common.progress() as progress:
         how = {"recipe": chosen, "options": reading.keywords()["options"], "device": common.device}
         run = train_into(out, model, split, **how, progress=progress)

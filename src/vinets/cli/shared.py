@@ -40,6 +40,11 @@ CHANNELS = Domain(
     lambda values: values is None or isinstance(values, tuple),
     lambda written: tuple(map(float, written.split(","))),
 )
+SHARES = Domain(
+    "two shares in (0, 1] with a comma in between, the smaller first, such as 0.35,1",
+    lambda pair: pair is None or (len(pair) == 2 and 0 < pair[0] <= pair[1] <= 1),
+    lambda written: tuple(map(float, written.split(","))),
+)
 PAIRS = Domain(
     "KEY=VALUE",
     lambda pairs: all("=" in one for one in pairs),
@@ -261,7 +266,13 @@ class TrainingReadingOptions(ReadingOptions):
         None,
         Domain("a number", lambda value: True, typed=float),  # checked where the images are known
         "Shift images in training by up to this share of the shorter side; 0 for no crops.",
-        shown="0.125",
+        shown="0.125, without --scale",
+    )
+    scale: tuple[float, float] | None = option(
+        None,
+        SHARES,
+        "Train on crops of random proportions, with these shares of an image's area, resized.",
+        shown="no such crops",
     )
 
 

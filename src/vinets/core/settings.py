@@ -28,7 +28,7 @@ LATENT_KINDS = ("auto", "map", "pool", "class_token", "mean_token")
 """What is read from a cut; see :class:`vinets.latent.reader.LatentReader`."""
 
 LAYOUTS = ("auto", "contiguous", "channels_last")
-"""Of images in memory while a network is trained; auto is channels_last on a GPU."""
+"""Of images in memory while a network is trained; auto is channels_last where that is faster."""
 
 
 # No bound is a word, because files of results have no number for it.
@@ -180,7 +180,10 @@ class TrainingOptions(Options):
         "Whether statistics of batch normalisation in a tuned backbone follow the data.",
     )
     memory_format: str = option(
-        "auto", choice(*LAYOUTS), "Layout of images in tuning.", shown="channels_last on a GPU"
+        "auto",
+        choice(*LAYOUTS),
+        "Layout of images in tuning.",
+        shown="channels_last on a GPU, and on a CPU from 64 pixels on",
     )
     compiled: bool = option(
         False, flag(), "Compile the network before it is tuned.", flag="--compile", result=False

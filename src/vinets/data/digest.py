@@ -85,7 +85,8 @@ def _parts(source: Source) -> Iterator[Inputs]:
     Data sets that draw at random when they are read give the same every time.
     """
     if isinstance(source, ImageSource):  # whatever normalises them later
-        yield source.images
+        images = source.images
+        yield from [images] if isinstance(images, Tensor) else images.split()
         return
     # Data sets may draw from the global generators, which are restored afterwards.
     states = random.getstate(), np.random.get_state()  # noqa: NPY002

@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import hashlib
+import json
+import math
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from importlib.metadata import version
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from vinets.core.checks import file_error, format_bytes, parameter_error
-from vinets.core.files import check_name
+from vinets.core.files import check_name, locked, slug, written_aside
 from vinets.core.progress import Progress, progress_of
 from vinets.data.formats import DataFormat, Size
 from vinets.data.images import Preprocessing, first_size, image_split, read_images
-from vinets.data.source import HELD_OUT, DataSplit, positive_int, split_pair
+from vinets.data.mapped import MappedImages, Pixels, take
+from vinets.data.source import HELD_OUT, DataSplit, positive_int, split_positions
 
+FILE_VERSION = 1  # is raised when the same files would give other pixels
 SUFFIXES = {".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff"}
 # Photographs that are not read: listed, so that they are named instead of silently passed over.
 OTHER_SUFFIXES = {".heic", ".heif", ".avif", ".jxl"}
@@ -44,8 +55,9 @@ def image_folder(
     size: Size = None,
     channels: int = 3,
     seed: int = 0,
-    memory_limit: int = 8 * 2**30,
+    memory_limit: int = 64 << 20,
     resize: str = "squash",
+    detail: float = 1.0,
     skip_unreadable: bool = False,
     progress: Progress | str | None = "auto",
 ) -> DataSplit:
@@ -56,8 +68,12 @@ def image_folder(
     of classes, sorted. Files ending in png, jpg, jpeg, webp, bmp, gif, tif and tiff are read.
 
     All images get the size, (H, W) or one number, of the first where there is none, and 3 channels
-    or 1 for grey. Their pixels may take ``memory_limit`` bytes. Images of other proportions are
-    squashed, or cut to these by ``resize="crop"``.
+    or 1 for grey. Images of other proportions are squashed, or cut to these by ``resize="crop"``.
+    With a ``detail`` above 1, training images are kept at so many times the size as well, for
+    resized crops.
+
+    Pixels beyond ``memory_limit`` bytes lie in a file in :func:`cache_folder`, of which parts are
+    read when they are needed. It serves every later call, until one of the images changes.
 
     All files that cannot be read are named in one error; ``skip_unreadable`` leaves them out, and
     ``skipped`` of the data set counts them.
@@ -70,7 +86,7 @@ def image_folder(
     if len(classes) < 2:
         accepted = "one folder of images for each of two or more classes"
         raise file_error(roots[0], accepted, len(classes))
-    paths, labels = list[Path](), list[Tensor]()
+    paths, numbers = list[Path](), list[Tensor]()
     for root, files in zip(roots, listed, strict=True):
         unknown = [name for name, some in files.items() if some and name not in classes]
         if unknown:
@@ -79,7 +95,7 @@ def image_folder(
         if not any(own):
             raise ValueError(f"{root} must hold images in folders named after the classes.")
         counts = torch.tensor([len(some) for some in own])
-        labels.append(torch.arange(len(classes)).repeat_interleave(counts))
+        numbers.append(torch.arange(len(classes)).repeat_interleave(counts))
         paths += chain.from_iterable(own)
     sides: Any = first_size(paths) if size is None else size
     sides = tuple(sides) if isinstance(sides, tuple | list) else (sides, sides)
@@ -89,33 +105,98 @@ def image_folder(
     height, width = (positive_int("image_folder", "size", side) for side in sides)
     # Mean and deviation are known when the images are.
     reading = Preprocessing(channels, (height, width), (0,) * channels, (1,) * channels, resize)
-    needed = len(paths) * channels * height * width
-    if needed > memory_limit:
-        raise ValueError(
-            f"{directory} needs {format_bytes(needed)} for {len(paths)} images of {height} x "
-            f"{width}, and memory_limit allows {format_bytes(memory_limit)}. Pass a smaller "
-            "size or a larger limit."
-        )
-    # One allocation of known size, filled as images come, in the order of the paths.
-    images = torch.empty((len(paths), channels, height, width), dtype=torch.uint8)
-    watch, kept = progress_of(progress, short=True), list[int]()
-    watch.start("reading images", len(paths))
-    for i, pixels in read_images(paths, reading, skip_unreadable):
-        images[len(kept)] = torch.from_numpy(pixels)
-        kept.append(i)
-        watch.advance()
-    first = sum(i < len(labels[0]) for i in kept)
-    labels = list(torch.cat(labels)[kept].split([first, len(kept) - first][: len(roots)]))
-    empty = [name for k, name in enumerate(classes) if k not in labels[0]]
-    if empty or not all(map(len, labels)):
+    how: Any = {"memory_limit": memory_limit, "skip_unreadable": skip_unreadable}
+    how["watch"] = progress_of(progress, short=True)
+    images, kept = _read_once(Path(directory), paths, reading, **how)
+    labels, first = torch.cat(numbers)[kept], int((kept < len(numbers[0])).sum())
+    positions = torch.arange(len(kept)).split([first, len(kept) - first][: len(roots)])
+    empty = [name for k, name in enumerate(classes) if k not in labels[:first]]
+    if empty or not all(map(len, positions)):
         accepted = "an image that can be read, of every class to train on and of one to test on"
         raise file_error(directory, accepted, f"none of {', '.join(empty) or 'the test part'}")
-    parts = list(zip(images[: len(kept)].split([*map(len, labels)]), labels, strict=True))
     if len(roots) == 1:
-        parts = list(split_pair("image_folder", parts[0], HELD_OUT, seed))
+        positions = split_positions("image_folder", labels, HELD_OUT, seed)
+    parts = [(take(images, part), labels[part]) for part in positions]
     name, reading = Path(directory).resolve().name, Preprocessing.from_images(parts[0][0], resize)
     split = image_split(name, *parts, classes=classes, preprocessing=reading)
+    if detail > 1:
+        larger = replace(reading, size=(round(detail * height), round(detail * width)))
+        some = [paths[i] for i in kept[positions[0]].tolist()]
+        large, _ = _read_once(Path(directory), some, larger, **how)
+        split = replace(split, train=split.train.changed(large=large))  # type: ignore[attr-defined]
     return replace(split, skipped=len(paths) - len(kept))
+
+
+def cache_folder() -> Path:
+    """Return the folder for decoded images: $VINETS_CACHE, or where the system keeps such files."""
+    if own := os.environ.get("VINETS_CACHE"):
+        return Path(own).expanduser()
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "vinets"
+
+
+def _read_once(
+    directory: Path,
+    paths: Sequence[Path],
+    reading: Preprocessing,
+    *,
+    memory_limit: int,
+    skip_unreadable: bool,
+    watch: Progress,
+) -> tuple[Pixels, Tensor]:
+    """Read images into memory, or into a file that stays; return them and their positions."""
+    each = (reading.channels, *reading.size)
+    needed = len(paths) * math.prod(each)
+
+    def read() -> Iterator[tuple[int, NDArray[np.uint8]]]:
+        watch.start("reading images", len(paths))
+        for pair in read_images(paths, reading, skip_unreadable):
+            yield pair
+            watch.advance()
+
+    if needed <= memory_limit:
+        # One allocation of known size, filled as images come, in the order of the paths.
+        images, places = torch.empty((len(paths), *each), dtype=torch.uint8), list[int]()
+        for i, pixels in read():
+            images[len(places)] = torch.from_numpy(pixels)
+            places.append(i)
+        return images[: len(places)], torch.tensor(places, dtype=torch.int64)
+    whole = directory.resolve()
+    name = hashlib.sha256(os.fsencode(whole)).hexdigest()[:12]
+    folder = cache_folder() / f"{slug(whole.name)}-{name}"
+    how = [FILE_VERSION, version("pillow"), *each, reading.resize, skip_unreadable]
+    key = hashlib.sha256(json.dumps(how).encode()).hexdigest()[:12]
+    content = hashlib.sha256()
+    for path in paths:
+        facts = path.stat()  # a file that is changed or put in the place of another has another
+        times = (facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns, facts.st_ino)
+        content.update(json.dumps([os.fsdecode(path.relative_to(directory)), *times]).encode())
+    file = folder / f"{key}-{content.hexdigest()[:24]}.pixels"
+    with locked(folder, wait=True):
+        if not file.is_file():
+            free = shutil.disk_usage(folder).free
+            if needed > free:
+                raise ValueError(
+                    f"{directory} needs {format_bytes(needed)} for {len(paths)} images of "
+                    f"{reading.size[0]} x {reading.size[1]}, and {folder} has {format_bytes(free)} "
+                    "left. Pass a smaller size, or name another folder in $VINETS_CACHE."
+                )
+            readable = bytearray(len(paths))  # is written behind the pixels
+            with written_aside(file) as aside, aside.open("wb") as out:
+                for i, pixels in read():
+                    out.seek(i * pixels.nbytes)
+                    out.write(pixels.data)
+                    readable[i] = 1
+                out.seek(needed)
+                out.write(readable)
+            for older in folder.glob(f"{key}-*"):
+                if older != file:
+                    with suppress(OSError):  # another system does not delete what is mapped
+                        older.unlink()
+        mapped = MappedImages(file, each)
+    with file.open("rb") as ending:
+        ending.seek(needed)
+        kept = torch.frombuffer(bytearray(ending.read()), dtype=torch.uint8).nonzero()[:, 0]
+    return mapped.subset(kept), kept
 
 
 def _roots(directory: Path) -> tuple[Path, ...]:

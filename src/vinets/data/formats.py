@@ -68,6 +68,7 @@ def load_data(
     size: Size = None,
     resize: str = "squash",
     skip_unreadable: bool = False,
+    detail: float = 1.0,
     progress: Progress | str | None = "auto",
 ) -> DataSplit:
     """Load the data set that ``spec`` names.
@@ -77,7 +78,8 @@ def load_data(
     folders of images by class are recognised; ``"X.npy,y.npy"``, of which a part is held
     out, or ``"X.npy,y.npy,Xtest.npy,ytest.npy"``. Other packages may add to these, see
     :class:`vinets.data.DataFormat`. The seed is that of the split, where the data set has none of
-    its own; the other options are for folders of images, see :func:`image_folder`.
+    its own; the other options are for folders of images, see :func:`image_folder`. Data of other
+    formats are read alike whatever the ``detail``.
 
     Examples
     --------
@@ -97,7 +99,10 @@ def load_data(
                 only = ", ".join(kind.written for kind in _by_rank() if kind.resizes)
                 remedy = f"It is for this only: {only}."
                 raise parameter_error("load_data", name, f"left out for {text}", value, remedy)
-        more = {**reading, "progress": progress} if format.resizes else {"size": None}
+        more: dict[str, Any] = {"size": None}
+        if format.resizes:
+            more = {**reading, "progress": progress}
+            more |= {"detail": detail} if detail > 1 else {}
         split = load(text, seed=seed, **more)
         share = share_repeated(split)
         said = f"{share:.0%} of the test examples of {split.name} are among its training examples"

@@ -13,19 +13,19 @@ from typing import Any, TypeVar
 
 import numpy as np
 import torch
-from joblib import Parallel, delayed
+from joblib import Parallel, cpu_count, delayed
 from numpy.typing import NDArray
 from torch import Tensor
 
 from vinets.core.checks import one_of, parameter_error, reason_of
 from vinets.core.plain import as_plain, from_plain
+from vinets.data.mapped import ROWS_AT_ONCE, MappedImages, Pixels, take
 from vinets.data.source import (
     Batches,
     CheckedSource,
     DataSplit,
     Device,
     Indices,
-    Pair,
     positive_int,
 )
 
@@ -35,12 +35,15 @@ MAX_PIXELS = 2**26  # 192 MiB as RGB; a small file may claim to be far larger
 MODES = {1: "L", 3: "RGB"}
 BICUBIC = 3  # as Pillow numbers its filters
 FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF")  # no other decoder of Pillow is asked
+CROP_DETAIL = 1.6  # sides of images that resized crops are taken from, as a multiple of the size
+CROP_ATTEMPTS = 10  # areas and proportions that are drawn until a crop fits into the image
 RESIZES = ("squash", "crop")  # scale both sides apart, or cut out the middle and scale that
 ORIENTATION, BITS, PHOTOMETRIC = 274, 258, 262  # numbers of tags in EXIF and TIFF
 # Pillow's transpositions that turn a picture upright, by its orientation in EXIF.
 UPRIGHT = {2: 0, 3: 3, 4: 1, 5: 5, 6: 4, 7: 6, 8: 2}
 MAX_NAMED = 50  # unreadable files in a message
 FILES_AT_ONCE = 1024  # files that are read before the next ones are begun
+MOST_THREADS = 8  # beyond it, threads wait for the interpreter, and processes are faster
 
 
 @dataclass(frozen=True)
@@ -68,13 +71,16 @@ class Preprocessing:
                 raise parameter_error("Preprocessing", name, accepted + positive, values)
 
     @classmethod
-    def from_images(cls, images: Tensor, resize: str = "squash") -> Preprocessing:
+    def from_images(cls, images: Pixels, resize: str = "squash") -> Preprocessing:
         """Take the statistics of uint8 images (N, C, H, W); a constant channel is not scaled."""
         levels = torch.arange(256, dtype=torch.float64) / 255
         mean, std = [], []
         # By counting the 256 levels: exact, and without a copy of all pixels as floats.
-        for channel in images.unbind(1):
-            counts = torch.bincount(channel.flatten(), minlength=256).double().cpu()
+        counted = torch.zeros(images.shape[1], 256, dtype=torch.int64)
+        for part in images.split(ROWS_AT_ONCE):
+            for counts, channel in zip(counted, part.unbind(1), strict=True):
+                counts += torch.bincount(channel.flatten(), minlength=256).cpu()
+        for counts in counted.double():
             shares = counts / counts.sum()
             mean.append(float(shares @ levels))
             deviation = math.sqrt(float(shares @ (levels - mean[-1]) ** 2))
@@ -136,9 +142,7 @@ class Augmentation:
 
     def draw(self, count: int, generator: torch.Generator) -> Tensor:
         """Draw the corner of each crop in the padded image, and its flip: (count, 3)."""
-        if not isinstance(generator, torch.Generator) or generator.device.type != "cpu":
-            accepted, remedy = "a torch.Generator on the CPU", "Make one by torch.Generator()."
-            raise parameter_error("Augmentation", "generator", accepted, generator, remedy)
+        _check_generator(generator)
         corners = torch.randint(2 * self.padding + 1, (count, 2), generator=generator)
         # Flips are always drawn, so that the corners of the next pass do not depend on the option.
         flipped = torch.randint(2, (count, 1), generator=generator) * int(self.flip)
@@ -171,25 +175,107 @@ class Augmentation:
         return self.apply(images, self.draw(len(images), generator))
 
 
+def _check_generator(generator: Any) -> None:
+    if not isinstance(generator, torch.Generator) or generator.device.type != "cpu":
+        accepted, remedy = "a torch.Generator on the CPU", "Make one by torch.Generator()."
+        raise parameter_error("Augmentation", "generator", accepted, generator, remedy)
+
+
+@dataclass(frozen=True)
+class ResizedCrops:
+    """Crops of random area and proportions, scaled to one size, and horizontal flips.
+
+    They are drawn as by torchvision's RandomResizedCrop, and scaled bilinearly with antialiasing.
+    """
+
+    size: tuple[int, int]  # height and width of what comes out
+    scale: tuple[float, float] = (0.35, 1.0)  # smallest and largest share of the image's area
+    flip: bool = True  # mirror half of the images
+    ratio: tuple[float, float] = (3 / 4, 4 / 3)  # smallest and largest width over height
+
+    def __post_init__(self) -> None:
+        accepted = "two shares in (0, 1], the smaller first"
+        if len(self.scale) != 2 or not 0 < self.scale[0] <= self.scale[1] <= 1:
+            raise parameter_error("ResizedCrops", "scale", accepted, self.scale)
+
+    def draw(self, count: int, generator: torch.Generator) -> Tensor:
+        """Draw areas and proportions of several attempts, place and flip: (count, 2 a + 3)."""
+        _check_generator(generator)
+        return torch.rand(count, 2 * CROP_ATTEMPTS + 3, generator=generator)
+
+    def boxes(self, draws: Tensor, height: int, width: int) -> tuple[Tensor, Tensor]:
+        """Return the first row and column of every crop, and its height and width: twice (N, 2)."""
+        whole = draws.new_tensor([height, width])
+        areas, proportions = draws[:, :-3].chunk(2, dim=1)
+        low, high = self.scale
+        areas = (low + (high - low) * areas) * height * width
+        low, high = map(math.log, self.ratio)
+        proportions = (low + (high - low) * proportions).exp()
+        tried = torch.stack([areas / proportions, areas * proportions], dim=2).sqrt().round()
+        fits = ((tried >= 1) & (tried <= whole)).all(2)
+        # Where no attempt fits, it is the largest part of allowed proportions in the middle.
+        most = min(height, width / self.ratio[0]), min(width, height * self.ratio[1])
+        first = tried[torch.arange(len(tried)), fits.int().argmax(1)]
+        some = fits.any(1, keepdim=True)
+        sides = torch.where(some, first, draws.new_tensor(most).round())
+        places = torch.where(some, draws[:, -3:-1], 0.5)
+        return (places * (whole - sides + 1)).floor(), sides
+
+    def apply(self, images: Tensor, draws: Tensor) -> Tensor:
+        """Crop, scale and flip images (N, C, H, W) as ``draws`` says; pixels become floats."""
+        draws, wholes = draws.to(images.device), images.shape[2:]
+        starts, sides = self.boxes(draws, *wholes)
+        columns = zip(starts.unbind(1), sides.unbind(1), wholes, self.size, strict=True)
+        down, across = (_resampling(*each) for each in columns)
+        mirrored = (draws[:, -1, None, None] < 0.5) & self.flip
+        across = torch.where(mirrored, across.flip(1), across)
+        return down[:, None] @ images.float() @ across[:, None].mT
+
+    def __call__(self, images: Tensor, generator: torch.Generator) -> Tensor:
+        """Augment a batch (N, C, H, W) on its device, with draws from ``generator``."""
+        return self.apply(images, self.draw(len(images), generator))
+
+
+def _resampling(start: Tensor, length: Tensor, whole: int, out: int) -> Tensor:
+    """Return matrices (N, out, whole) that scale the pixels of an interval to ``out`` pixels.
+
+    Weights fall linearly from the centre of a pixel to those of its neighbours, in the coarser of
+    both grids, as in Pillow and torch with antialiasing; pixels outside of the interval have none.
+    """
+    step = (length / out)[:, None]
+    centres = start[:, None] + (torch.arange(out, device=start.device) + 0.5) * step
+    pixels = torch.arange(whole, device=start.device) + 0.5
+    weights = 1 - (pixels - centres[..., None]).abs() / step.clamp(min=1)[..., None]
+    inside = (pixels > start[:, None]) & (pixels < (start + length)[:, None])
+    weights = weights.clamp_(min=0) * inside[:, None]
+    return weights / weights.sum(-1, keepdim=True)
+
+
 class ImageSource(CheckedSource):
-    """Images in memory as bytes; batches are augmented as bytes, then normalised to float32.
+    """Images as bytes, in memory or in a file; batches are augmented, then normalised to float32.
 
     All draws of a pass are made at its start, so an image is augmented alike whatever the batch
     size. Without an augmentation, a generator given to :meth:`batches` is not used.
 
     Images are uint8 (N, C, H, W) on any device, labels integers 0..K-1 (N,). Without names, the
-    classes are numbered.
+    classes are numbered. The ``large`` images are the same with more pixels, from which resized
+    crops are taken.
     """
 
     def __init__(
         self,
-        images: Tensor,
+        images: Pixels,
         labels: Any,
         classes: Sequence[str] | None,
         preprocessing: Preprocessing,
-        augmentation: Augmentation | None = None,
+        augmentation: Augmentation | ResizedCrops | None = None,
+        large: Pixels | None = None,
     ) -> None:
-        if not isinstance(images, Tensor) or images.dtype != torch.uint8 or images.ndim != 4:
+        if (
+            not isinstance(images, Tensor | MappedImages)
+            or images.dtype != torch.uint8
+            or images.ndim != 4
+        ):
             got = f"{images.dtype} {tuple(images.shape)}" if isinstance(images, Tensor) else images
             raise parameter_error("ImageSource", "images", "uint8 images (N, C, H, W)", got)
         if images.shape[1] != preprocessing.channels:
@@ -199,18 +285,21 @@ class ImageSource(CheckedSource):
         self._label(labels, len(images), classes)
         self.preprocessing = preprocessing
         self.augmentation = augmentation
+        self.large = large
 
     def to(self, device: torch.device | str) -> ImageSource:
         """Return the source with its images on ``device``; labels stay on the CPU."""
-        return self.changed(images=self.images.to(device))
+        large = None if self.large is None else self.large.to(device)
+        return self.changed(images=self.images.to(device), large=large)
 
     def changed(self, **parts: Any) -> ImageSource:
         """Return a source with other images, labels, preprocessing or augmentation."""
         return ImageSource(**(vars(self) | parts))
 
     def _subset(self, index: Tensor) -> ImageSource:
-        images = self.images[index.to(self.images.device)]
-        return self.changed(images=images, labels=self.labels[index])
+        large = None if self.large is None else take(self.large, index)
+        images = take(self.images, index)
+        return self.changed(images=images, large=large, labels=self.labels[index])
 
     def _batches(self, chunks: Indices, augment: torch.Generator | None, device: Device) -> Batches:
         if not chunks:
@@ -220,23 +309,26 @@ class ImageSource(CheckedSource):
         labels = self.labels[order].to(device).split(size)
         mean_and_std = self.preprocessing._mean_and_std(self.images.dtype, device)
         change, draws = None if augment is None else self.augmentation, torch.empty(0)
+        pixels = self.images
         if change is not None and augment is not None:
             draws = change.draw(len(order), augment).to(device)
+            if isinstance(change, ResizedCrops) and self.large is not None:
+                pixels = self.large
 
         def batch(i: int, chunk: Tensor) -> tuple[Tensor, Tensor]:
-            images = self.images[chunk].to(device)
+            images = pixels[chunk].to(device)
             if change is not None:
                 images = change.apply(images, draws[i * size : (i + 1) * size])
             return _normalized(images, mean_and_std), labels[i]
 
         # Everything above is done now, and not when the first batch is asked for.
-        return itertools.starmap(batch, enumerate(order.to(self.images.device).split(size)))
+        return itertools.starmap(batch, enumerate(order.to(pixels.device).split(size)))
 
 
 def image_split(
     name: str,
-    train: Pair,
-    test: Pair,
+    train: tuple[Pixels, Tensor],
+    test: tuple[Pixels, Tensor],
     *,
     classes: Sequence[str] | None = None,
     augmentation: Augmentation | None = None,
@@ -277,18 +369,30 @@ def with_preprocessing(data: DataSplit, preprocessing: Preprocessing) -> DataSpl
     return replace(data, train=train, test=test)
 
 
-def augment_by(data: DataSplit, flip: bool | None = None, crop: float | None = None) -> DataSplit:
-    """Mirror images or not, and shift crops by a share of the shorter side, unless None."""
-    if flip is None and crop is None:
+def augment_by(
+    data: DataSplit,
+    flip: bool | None = None,
+    crop: float | None = None,
+    scale: tuple[float, float] | None = None,
+) -> DataSplit:
+    """Mirror images or not, and shift crops by a share of the shorter side, unless None.
+
+    With ``scale``, crops of random area, between these shares of the image's, are resized instead.
+    """
+    if flip is None and crop is None and scale is None:
         return data
-    train = _image_source(data, "flip (--flip) and crop (--crop)")
-    chosen = train.augmentation or Augmentation(padding=0, flip=False)
-    if crop is not None:
+    train = _image_source(data, "flip (--flip), crop (--crop) and scale (--scale)")
+    own = train.augmentation or Augmentation(padding=0, flip=False)
+    chosen, sides = replace(own, flip=own.flip if flip is None else flip), train.images.shape[2:]
+    if scale is not None:
+        if crop is not None:
+            raise ValueError("scale (--scale) and crop (--crop) exclude each other: pass one.")
+        chosen = ResizedCrops((sides[0], sides[1]), (scale[0], scale[1]), chosen.flip)
+    elif crop is not None:
         if not 0 <= crop < 1:
             raise parameter_error("augment_by", "crop", "a share in [0, 1)", crop)
-        chosen = replace(chosen, padding=round(crop * min(train.images.shape[2:])))
-    if flip is not None:
-        chosen = replace(chosen, flip=flip)
+        mode = getattr(own, "mode", Augmentation.mode)
+        chosen = Augmentation(round(crop * min(sides)), chosen.flip, mode)
     changed = train.changed(augmentation=chosen)
     return replace(data, train=changed, reading=f"{data.reading}{chosen} ")
 
@@ -371,8 +475,13 @@ def first_size(paths: Iterable[Path]) -> tuple[int, ...]:
 
 
 def read_together(read: Callable[[Path], T], paths: Sequence[Path]) -> Iterator[T]:
-    """Read files in threads, which run side by side: Pillow decodes without the interpreter."""
-    every = Parallel(n_jobs=-1, prefer="threads", return_as="generator")
+    """Read files side by side: in threads, because Pillow decodes without the interpreter.
+
+    Where there are many cores and files, processes are worth their start.
+    """
+    many = len(paths) > FILES_AT_ONCE and cpu_count() > MOST_THREADS
+    prefer = "processes" if many else "threads"
+    every = Parallel(n_jobs=-1, prefer=prefer, return_as="generator")
     # The threads do not wait for whoever uses the images, and could fill the memory.
     for start in range(0, len(paths), FILES_AT_ONCE):
         yield from every(delayed(read)(path) for path in paths[start : start + FILES_AT_ONCE])

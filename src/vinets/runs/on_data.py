@@ -17,7 +17,14 @@ from vinets.core.progress import Progress, Silent
 from vinets.data import DataSplit, ImageSource, Inputs, load_data
 from vinets.data.classes import numbered, read_classes, relabel
 from vinets.data.formats import Size, takes_size
-from vinets.data.images import augment_by, normalise_by, printable, read_images, with_preprocessing
+from vinets.data.images import (
+    CROP_DETAIL,
+    augment_by,
+    normalise_by,
+    printable,
+    read_images,
+    with_preprocessing,
+)
 from vinets.models import normalisation_of
 from vinets.models.origin import Record, input_fields, trained_on
 from vinets.networks.network import CutNetwork, refuse_seen
@@ -49,6 +56,7 @@ def open_with_data(
     std: tuple[float, ...] | None = None,
     flip: bool | None = None,
     crop: float | None = None,
+    scale: tuple[float, float] | None = None,
     resize: str | None = None,
     skip_unreadable: bool = False,
     progress: Progress | str | None = "auto",
@@ -75,7 +83,7 @@ def open_with_data(
         Classes of the outputs of the network, or a file that lists them; None is what it knows.
     mean, std : tuple of float or None, default=None
         Of pixels in [0, 1], one per channel or one for all.
-    flip, crop : bool or None, float or None
+    flip, crop, scale : bool or None, float or None, (float, float) or None
         See :func:`vinets.data.images.augment_by`; None is what is known of the data.
     resize : str or None, default=None
         ``"squash"`` or ``"crop"``, see :func:`vinets.data.image_folder`; None is what a saved
@@ -93,7 +101,8 @@ def open_with_data(
         own = {"size": saved.preprocessing.size, "resize": saved.preprocessing.resize}
         asked = {"size": size or own["size"], "resize": resize or own["resize"]}
     more: dict[str, Any] = {"skip_unreadable": skip_unreadable, "progress": progress}
-    split = load_data(data, seed=split_seed, **asked, **more)
+    detail = 1.0 if scale is None else CROP_DETAIL
+    split = load_data(data, seed=split_seed, detail=detail, **asked, **more)
     example, theirs = split.train.example(), split.train.classes
     count = len(names or theirs)
     opened = saved or open_network(spec, weights, count, channel_count(example), options)
@@ -113,7 +122,7 @@ def open_with_data(
         if usual is not None and len(usual[0]) == split.train.preprocessing.channels:
             teller = teller and f"{str(spec).partition(':')[0]} tells"
             mean, std = mean or usual[0], std or usual[1]
-    split = augment_by(normalise_by(split, mean, std), flip, crop)
+    split = augment_by(normalise_by(split, mean, std), flip, crop, scale)
     count = len(split.train.classes)
     check_inputs(opened, split.train.example(), count)  # now that it is normalised for this network
     if opened.preprocessing is None and isinstance(split.train, ImageSource):

@@ -18,6 +18,8 @@ from vinets.core.options import flat, gather
 from vinets.core.progress import Progress, progress_of
 from vinets.core.settings import BACKBONE, LAYOUTS, TrainingOptions
 from vinets.core.tensors import digest
+from vinets.data.conversion import as_source
+from vinets.data.images import ImageSource
 from vinets.heads import Head, ProductsHead
 from vinets.networks.network import CutNetwork, remember_examples
 from vinets.training.epochs import Criterion, Group, History, distilled, fit
@@ -32,6 +34,7 @@ from vinets.training.feed import (
 )
 from vinets.training.last_layer import solve_classifier
 
+LARGE_SIDE = 64  # pixels, from which convolutions on a CPU are faster with channels last
 MAX_VIEWS = 4 << 30  # bytes of cached latents that leave room for variables made of them
 
 
@@ -170,8 +173,11 @@ def _inputs_of(
 ) -> Iterator[InputFeed]:
     """Feed a whole network; meanwhile weights and images lie as is faster on the device."""
     features = isinstance(network, CutNetwork) and network.head.matches_features
-    wanted = recipe.memory_format
-    last = wanted == "channels_last" or (wanted == "auto" and device.type == "cuda")
+    data, last = as_source(data), recipe.memory_format == "channels_last"
+    if recipe.memory_format == "auto":
+        # Sources of images alone, because a loader draws random numbers when it is read.
+        side = min(data.images.shape[2:]) if isinstance(data, ImageSource) else 0
+        last = device.type == "cuda" or side >= LARGE_SIDE
     layout = torch.channels_last if last else torch.contiguous_format
     network.to(memory_format=layout)
     if isinstance(teacher, nn.Module) and last:
@@ -233,7 +239,8 @@ def train_classifier(
 
     It is moved to ``device``. Data, teacher and directory are those of :func:`fine_tune`. Fields of
     the recipe are keywords, such as ``epochs=5``. ``memory_format``, the layout of images in
-    training, is "contiguous", "channels_last", or "auto" for channels_last on a GPU.
+    training, is "contiguous", "channels_last", or "auto": the latter on a GPU, and for images of 64
+    pixels and more on a CPU.
     """
     one_of("train_classifier", "memory_format", memory_format, LAYOUTS)
     if recipe.vanish:
