@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import signal
@@ -62,6 +63,37 @@ def test_threads_sleep_while_they_wait_unless_the_user_wants_otherwise(wanted, p
         check=False,
     )
     assert done.stderr == f"{policy}\n"
+
+
+@pytest.mark.skipif(
+    not hasattr(ctypes.CDLL(None), "mallopt"), reason="the C library has no mallopt"
+)
+@pytest.mark.parametrize("kept", [True, False])
+def test_large_blocks_are_kept_for_the_next_step_unless_the_user_wants_otherwise(kept):
+    """A second block of 256 MiB is the first one again, whose pages the process has already."""
+    script = (
+        "import resource, numpy\n"
+        "from vinets.__main__ import keep_memory\n"
+        "keep_memory()\n"
+        "def faults(): return resource.getrusage(resource.RUSAGE_SELF).ru_minflt\n"
+        "numpy.ones(2**28, dtype='u1')\n"
+        "before = faults()\n"
+        "numpy.ones(2**28, dtype='u1')\n"
+        "print((faults() - before) * resource.getpagesize() < 2**26)\n"
+    )
+    theirs = {} if kept else {"MALLOC_MMAP_THRESHOLD_": str(2**20), "MALLOC_TRIM_THRESHOLD_": "0"}
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("MALLOC_")} | theirs
+    # Huge pages would hide what is asked for anew behind few faults.
+    huge = {"NUMPY_MADVISE_HUGEPAGE": "0"}
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env=environment | huge,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert done.stdout == f"{kept}\n"
 
 
 @pytest.mark.parametrize("closed", ["2>&-", "0<&- 1>&- 2>&-"])
