@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
 
 from vinets import ABM, OAVI
 from vinets.ideals.fit import Rule
-from vinets.ideals.monomial import _variable_order, needs_orthogonal
+from vinets.ideals.monomial import _by_correlation, _variable_order, needs_orthogonal
 
 
 def needing(degree, precision="float64"):
@@ -61,10 +63,11 @@ def test_orders_of_variables(random):
     points = torch.from_numpy(random.normal(size=(50, 4)))
     points[:, 2] = points[:, 0] + 0.1 * points[:, 1]
     points[:, 3] = 0.7  # constant: no correlation with anything, and no division by zero
-    assert _variable_order(points, "ascending") is None
-    assert _variable_order(points, "descending").tolist() == [3, 2, 1, 0]
+    by_correlation = partial(_by_correlation, points)
+    assert _variable_order("ascending", 4, by_correlation) is None
+    assert _variable_order("descending", 4, by_correlation).tolist() == [3, 2, 1, 0]
     total = np.abs(np.corrcoef(points[:, :3].numpy().T)).sum(0)
-    order = _variable_order(points, "pearson").tolist()
+    order = _variable_order("pearson", 4, by_correlation).tolist()
     assert order == [3, *np.argsort(total).tolist()]
     scales = torch.tensor([1e-3, 1.0, 1e-4, 1e-2], dtype=torch.float64)
-    assert _variable_order(scales * points, "pearson").tolist() == order  # whatever the scales
+    assert _by_correlation(scales * points).tolist() == order  # whatever the scales
