@@ -69,6 +69,7 @@ def test_at_a_gap_the_mean_square_is_near_the_optimum(oracle, start):
     best = np.array([value for _, _, value in plain.generators])
     assert (model.mean_squares_ <= best + 1.01 * tol * PSI).all()
     assert (model.steps_.max() == 0) == (start == "least-squares")
+    assert model.report_.oracle["status"].keys() == {"converged"}  # none stopped at a target
 
 
 def test_fewer_steps_leave_more_zeros():

@@ -87,6 +87,18 @@ def test_inside_the_ball_it_is_least_squares_on_the_support(make_instance):
     assert (gradient[c != 0].abs() <= 1e-10).all()
 
 
+def test_towards_a_minimiser_outside_of_the_ball_it_goes_some_of_the_way(make_instance):
+    p = make_instance(43, rows=20, radius=0.3).problem
+    c = 0.5 * sparse_points(p, 0, share=0.8)
+    free = correct(replace(p, radius=1e6), c, 2 * p.width)
+    rows = (free.abs().sum(1) > p.radius).nonzero()[:, 0]
+    x = correct(p, c, 2 * p.width)[rows]
+    assert len(rows) and (p.select(rows).value(x) < p.select(rows).value(c[rows])).all()
+    assert (x.abs().sum(1) <= p.radius * (1 + 1e-12)).all()
+    way, whole = x - c[rows], free[rows] - c[rows]
+    torch.testing.assert_close(way, whole * (way.norm(dim=1) / whole.norm(dim=1))[:, None])
+
+
 def test_on_the_boundary_it_keeps_to_the_face_and_drops_exactly(make_instance):
     p = make_instance(41, rows=40, radius=0.5).problem
     c = sparse_points(p, 0, share=0.8, spread=10.0)
