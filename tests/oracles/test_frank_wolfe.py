@@ -48,6 +48,17 @@ def test_blended_steps_open_fewer_vertices_than_pairwise_ones(make_instance):
     assert support[BlendedPairwise] < support[PairwiseFrankWolfe]
 
 
+def test_blended_steps_stay_among_active_vertices_at_a_tie():
+    """With G = I, r = 1 and half of the mass at either vertex, both moves promise 4."""
+    c, slope = torch.tensor([[0.5, 0.5]]), torch.tensor([[3.0, -1.0]])
+    one = torch.ones(1, dtype=torch.int64)
+    p = LeastSquaresBatch(torch.eye(2)[None], slope - c, torch.ones(1), 2 * one, 0 * one, 1.0)
+    solver = BlendedPairwise(corrections=0)
+    move = solver.choose(p, solver.init(p, c))
+    assert (move.descent.item(), move.toward.item(), move.away.item()) == (4, 1, 0)
+    assert not move.whole.any()
+
+
 def test_plain_steps_are_convex_combinations_with_the_best_vertex(make_instance):
     """One conditional gradient step from 0 minimises f on the segment to the best vertex."""
     p = make_instance(71, radius=0.3).problem
