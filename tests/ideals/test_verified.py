@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from vinets import ABM, OAVI, VCA, fit_class_ideals
-from vinets.ideals.base import RoundingWarning, ScaleWarning
+from vinets.ideals.base import NoGeneratorsWarning, RoundingWarning, ScaleWarning
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 DRAW = np.random.default_rng(0)
@@ -72,6 +72,25 @@ def test_what_low_precision_leaves_is_told_at_every_scale(kind, scale):
     with warnings.catch_warnings():
         warnings.simplefilter("error", RoundingWarning)
         kind(psi=0.0, max_degree=1).fit(X)
+
+
+WARNED = {
+    RoundingWarning: (ABM(psi=0.0, precision="float32", max_degree=1), 1),
+    ScaleWarning: (ABM(psi=0.01, max_degree=2), 7),
+    NoGeneratorsWarning: (ABM(psi=0.0, max_degree=1), 1),
+}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("kind", WARNED)
+def test_warnings_point_at_the_line_that_fits(kind, stream):
+    model, scale = WARNED[kind]
+    count = 20 if kind is NoGeneratorsWarning else 1
+    X = scale * np.random.default_rng(2).uniform(-1, 1, (count, 3))
+    with pytest.warns(kind) as caught:
+        model.fit_stream(X) if stream else model.fit(X)
+    assert kind in {w.category for w in caught}
+    assert {w.filename for w in caught} == {__file__}
 
 
 @pytest.mark.parametrize("kind", [ABM, OAVI, VCA])
