@@ -92,6 +92,16 @@ def test_what_came_of_the_steps_is_told(oracle):
     assert model.report_.steps == model.steps_.sum() and model.report_.nonzeros == sum(wanted)
 
 
+@pytest.mark.usefixtures("path")
+@pytest.mark.parametrize("oracle", [*STEPPING, "exact"])
+def test_rounding_makes_no_mean_square_negative(oracle):
+    for seed in range(5):
+        angle = np.random.default_rng(seed).uniform(0, 2 * np.pi, 60)
+        curve = np.c_[np.cos(angle), np.cos((1 + seed % 2) * angle + 1 - seed % 2)]
+        model = OAVI(1e-3, oracle=oracle, max_degree=4).fit(curve)
+        assert len(model.generators_) and (model.mean_squares_ >= 0).all()
+
+
 @pytest.mark.parametrize("backend", ["batched", "joblib"])
 def test_every_class_has_its_own_steps(backend):
     Z, y = np.concatenate([surface(1), surface(2)]), np.repeat([0, 1], 40)

@@ -105,6 +105,11 @@ def test_the_number_of_variables_is_checked(draw, points):
         draw(generators)
 
 
+def share_of_the_picture(ax) -> float:
+    ax.figure.draw_without_rendering()
+    return ax.get_position().width
+
+
 def test_values_by_class_are_small_on_the_diagonal():
     radii = np.repeat([0.3, 0.6, 0.9], 60)
     Z = np.concatenate([circle(60, 0.005, radius, seed=1) for radius in (0.3, 0.6, 0.9)])
@@ -116,6 +121,7 @@ def test_values_by_class_are_small_on_the_diagonal():
     assert np.isnan(values_by_class(ideals, Z[:60], radii[:60])[:, 1:]).all()
     ax = plot_class_values(means, ideals.classes)
     assert [label.get_text() for label in ax.get_xticklabels()] == ["0.3", "0.6", "0.9"]
+    assert share_of_the_picture(ax) > 0.5
     with pytest.raises(ValueError, match=r"means must have shape \(2, 2\)"):
         plot_class_values(means, [0, 1])
 
@@ -126,6 +132,7 @@ def test_generators_are_grouped_by_their_class_and_scaled_by_column():
     drawn = np.asarray(ax.images[0].get_array())
     assert np.allclose(drawn, [[1.0, 0.25, 0.0], [0.25, 1.0, 0.0]])
     assert list(ax.get_xticks()) == [0, 1.5]  # the middle of each group
+    assert share_of_the_picture(ax) > 0.7
     with pytest.raises(ValueError, match=r"means must have shape \(2, 2\)"):
         plot_generators(means, [1, 0], ["a", "b"])
 
