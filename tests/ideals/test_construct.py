@@ -161,6 +161,28 @@ def test_a_batch_in_which_the_ball_binds_equals_single_fits():
         assert rows(batched.order_ideal) == rows(alone.order_ideal)
 
 
+@pytest.mark.parametrize(
+    ("sets", "options", "short"),
+    [
+        (1, {}, True),
+        (2, {}, False),
+        (1, {"orthogonal": True}, False),
+        (1, {"precision": "float32"}, False),
+    ],
+)
+def test_a_single_small_set_takes_the_short_way(monkeypatch, sets, options, short):
+    import vinets.ideals.construct as module
+
+    calls = []
+    right = module.construct_small
+    monkeypatch.setattr(module, "construct_small", lambda *a: (calls.append(a), right(*a))[1])
+    Z = torch.from_numpy(latent_like(20, 3, 2))
+    orthogonal = options.pop("orthogonal", False)
+    rule = Rule(0.02, unit=True, max_degree=2, **options)
+    assert len(construct([Z] * sets, rule, orthogonal=orthogonal)) == sets
+    assert bool(calls) == short
+
+
 @pytest.mark.parametrize("memory", [1, 1 << 20])
 def test_the_route_of_a_gpu_gives_the_coefficients_of_a_cpu(monkeypatch, memory):
     import vinets.ideals.construct as module

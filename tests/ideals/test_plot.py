@@ -132,6 +132,7 @@ def test_generators_are_grouped_by_their_class_and_scaled_by_column():
     drawn = np.asarray(ax.images[0].get_array())
     assert np.allclose(drawn, [[1.0, 0.25, 0.0], [0.25, 1.0, 0.0]])
     assert list(ax.get_xticks()) == [0, 1.5]  # the middle of each group
+    assert [list(line.get_xdata()) for line in ax.lines] == [[0.5, 0.5]]  # between the groups
     assert share_of_the_picture(ax) > 0.7
     with pytest.raises(ValueError, match=r"means must have shape \(2, 2\)"):
         plot_generators(means, [1, 0], ["a", "b"])
