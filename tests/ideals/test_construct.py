@@ -162,25 +162,19 @@ def test_a_batch_in_which_the_ball_binds_equals_single_fits():
 
 
 @pytest.mark.parametrize(
-    ("sets", "options", "short"),
-    [
-        (1, {}, True),
-        (2, {}, False),
-        (1, {"orthogonal": True}, False),
-        (1, {"precision": "float32"}, False),
-    ],
+    ("sets", "orthogonal", "precision"),
+    [(1, False, "float64"), (2, False, "float64"), (1, True, "float64"), (1, False, "float32")],
 )
-def test_a_single_small_set_takes_the_short_way(monkeypatch, sets, options, short):
+def test_a_single_small_set_takes_the_short_way(monkeypatch, sets, orthogonal, precision):
     import vinets.ideals.construct as module
 
     calls = []
     right = module.construct_small
     monkeypatch.setattr(module, "construct_small", lambda *a: (calls.append(a), right(*a))[1])
     Z = torch.from_numpy(latent_like(20, 3, 2))
-    orthogonal = options.pop("orthogonal", False)
-    rule = Rule(0.02, unit=True, max_degree=2, **options)
+    rule = Rule(0.02, unit=True, max_degree=2, precision=precision)
     assert len(construct([Z] * sets, rule, orthogonal=orthogonal)) == sets
-    assert bool(calls) == short
+    assert bool(calls) == ((sets, orthogonal, precision) == (1, False, "float64"))
 
 
 @pytest.mark.parametrize("memory", [1, 1 << 20])
