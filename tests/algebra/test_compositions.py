@@ -11,6 +11,7 @@ import torch
 
 from vinets.algebra import compositions
 from vinets.algebra.compositions import CompositionLevel, CompositionSet
+from vinets.algebra.terms import MOST_VARIABLES
 from vinets.core.tensors import write_tensors
 
 
@@ -157,9 +158,16 @@ def test_tables_that_do_not_fit_together_are_refused(tmp_path, kind):
         CompositionSet.load(tmp_path / "p")
 
 
-@pytest.mark.parametrize("facts", [{"levels": 2}, {"levels": 4}, {"n_variables": "2"}])
+@pytest.mark.parametrize(
+    "facts",
+    [
+        *({"levels": 2}, {"levels": 4}, {"levels": "3"}, {"n_variables": "2"}),
+        *({"n_variables": n, "levels": 0} for n in (0, MOST_VARIABLES + 1)),
+    ],
+)
 def test_incomplete_files_are_refused(tmp_path, facts):
-    write(tmp_path / "p", random_set(0).levels, **facts)
+    levels = random_set(0).levels if facts.get("levels") != 0 else ()
+    write(tmp_path / "p", levels, **facts)
     with pytest.raises(ValueError, match="not a complete set of compositions"):
         CompositionSet.load(tmp_path / "p")
 

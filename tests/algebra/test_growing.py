@@ -157,7 +157,8 @@ def test_truncating_forgets_as_if_it_had_never_been(kind, unit):
 
 
 @every_kind
-def test_a_forced_term_joins_whatever_its_gap(kind):
+@pytest.mark.parametrize("share", [1.0, 0.0])
+def test_a_forced_term_joins_whatever_its_gap(kind, share):
     """In the span it stays out of the factor, and later decisions are those without it."""
     psi = 1e-3
     constant, rows = candidates(5, 20, rank=6)
@@ -167,7 +168,7 @@ def test_a_forced_term_joins_whatever_its_gap(kind):
     for f in (factor, plain):
         f.decide(values[:, :10], every, 4)
     before = factor.counts[0]
-    inside = accepted_rows(factor).mean(0)
+    inside = share * accepted_rows(factor).mean(0)
     factor.force(inside)
     assert factor.counts == [before + 1] and factor.active[0, before] == 0
     assert (factor.active[0, :before] == 1).all()

@@ -38,11 +38,12 @@ def test_plans_equal_powers(seed):
     np.testing.assert_allclose(p.evaluate(points), by_powers(p, points), atol=1e-12)
 
 
-@pytest.mark.parametrize("small", [0, 1 << 18])
+@pytest.mark.parametrize("small", [True, False])
 @pytest.mark.parametrize("top", [0, 1, 3])
 def test_closed_sets_equal_powers_with_numpy_and_with_torch(small, top, monkeypatch):
     """Terms up to a degree, and leading terms of two degrees above some of them."""
-    monkeypatch.setattr("vinets.algebra.polynomials.MAX_NUMPY_VALUES", small)
+    if not small:
+        monkeypatch.setattr("vinets.algebra.polynomials.MAX_NUMPY_VALUES", 0)
     calls = []
     right = PolynomialSet._evaluate_small
     monkeypatch.setattr(

@@ -60,6 +60,12 @@ def test_tables_that_are_not_terms_are_refused(bad):
         TermSet.from_exponents(bad)
 
 
+@pytest.mark.parametrize("shape", [(0,), (1, 2), (1, 1, 1)])
+def test_blocks_are_as_wide_as_their_degree(shape):
+    with pytest.raises(ValueError, match=r"blocks\[1\] must have shape \(count, 1\)"):
+        TermSet(3, (np.zeros((1, 0), dtype=np.int64), np.zeros(shape, dtype=np.int64)))
+
+
 @pytest.mark.parametrize("row", [[1, 0], [2, 1], [-1, 0], [0, 3], [-1, -1]])
 def test_stored_rows_that_are_not_terms_are_refused(row):
     stored = {"t.0": torch.zeros(0, 0).long(), "t.1": torch.tensor([[2]])}

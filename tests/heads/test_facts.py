@@ -73,6 +73,18 @@ def test_other_polynomials_do_not_vanish(layer):
     assert found.mean_square > 100 * PSI
 
 
+def test_the_ratio_is_that_of_means_on_own_points_to_means_on_all_others(layer):
+    layer.draw(torch.Generator().manual_seed(1))
+    points, labels = (part[:150] for part in held_out())  # fewer of the last class
+    values = layer(points.float()).double().detach()
+    ratios = [
+        values[labels == k, j].mean() / values[labels != k, j].mean()
+        for j, k in enumerate(layer.owners)
+    ]
+    found = measure_vanishing(layer, [(points, labels)])
+    assert found.own_over_other == pytest.approx(float(torch.stack(ratios).median()))
+
+
 def test_a_dropped_leading_term_is_no_vanishing_polynomial(layer):
     layer.leading[0] = -1
     count = len(layer.bias)

@@ -1,5 +1,7 @@
 """The projector of SimKD."""
 
+from itertools import pairwise
+
 import pytest
 import torch
 from torch import nn
@@ -81,3 +83,11 @@ def test_simkd_is_normalised_and_not_signed_unless_told():
     assert seen.min() >= 0 > made(signed=True).features(h).min()
     # what enters the last ReLU has mean 0 and variance 1, so a half of it is above
     torch.testing.assert_close(seen.mean(), torch.tensor(0.4), rtol=0, atol=0.1)
+
+
+@pytest.mark.parametrize("positions", [4, 5, 49])
+def test_maps_lead_from_the_latents_to_the_logits(positions):
+    maps = made(positions).folded().maps((6, positions))
+    sizes = [one.dense().shape for one in (*maps.before, maps.final)]
+    assert sizes[0][1] == 6 * positions and sizes[-1][0] == 3
+    assert all(below[0] == above[1] for below, above in pairwise(sizes))

@@ -104,20 +104,21 @@ def test_without_a_gpu_auto_is_the_cpu():
         choose_device("x", "cuda", points_of(10))
 
 
-def test_what_was_found_elsewhere_comes_back(monkeypatch):
-    """Another device is played by another place; what counts is where results are."""
+@pytest.mark.parametrize("kind", [ABM, VCA])
+def test_what_was_found_elsewhere_comes_back(monkeypatch, kind):
+    """Another device is played by another name of the CPU; what counts is where results are."""
     asked = []
 
     def elsewhere(owner, wanted, points):
         asked.append((wanted, tuple(points.shape)))
-        return torch.device("cpu")
+        return torch.device("cpu", 0)
 
     monkeypatch.setattr("vinets.ideals.classwise.choose_device", elsewhere)
     Z, y = np.random.default_rng(0).uniform(-1, 1, (40, 2)), np.repeat([0, 1], 20)
     Z[:, 1] = Z[:, 0] * np.where(y, 1, -1)
-    ideals = fit_class_ideals(Z, y, ABM(1e-4, max_degree=1), device="auto")
+    ideals = fit_class_ideals(Z, y, kind(1e-4, max_degree=1), device="auto")
     assert asked == [("auto", (40, 2))] and ideals.n_generators == 2
-    fit_class_ideals(Z, y, ABM(1e-4, max_degree=1))
+    fit_class_ideals(Z, y, kind(1e-4, max_degree=1))
     assert len(asked) == 1  # where the points lie, unless asked
 
 

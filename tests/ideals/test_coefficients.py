@@ -11,7 +11,7 @@ import torch
 from vinets.algebra.gram import GramFactor
 from vinets.algebra.orthogonal import OrthogonalFactor
 from vinets.ideals.ball import OracleLog
-from vinets.ideals.coefficients import BallBinds, VanishingTerms, _padded, block_outcome
+from vinets.ideals.coefficients import BallBinds, VanishingTerms, block_outcome
 from vinets.ideals.fit import Rule
 
 every_kind = pytest.mark.parametrize("kind", [GramFactor, OrthogonalFactor])
@@ -33,16 +33,6 @@ def test_blocks_are_put_under_each_other_and_let_go():
     assert replace(whole) != whole  # tables are compared by what they are, not entry by entry
     assert whole.value.tolist() == [10, 10, 20, 20, 20] and whole.prefix.tolist() == [1, 1, 4, 4, 4]
     assert whole.steps.tolist() == [11, 11, 21, 21, 21]
-
-
-def test_padding_says_what_exists():
-    exists, stacked = _padded([torch.ones(2, 3), torch.ones(0, 1), 2 * torch.ones(1, 2)], 4)
-    assert stacked.shape == (3, 2, 4)
-    assert exists.tolist() == [[True, True], [False, False], [True, False]]
-    assert stacked[0].tolist() == [[1, 1, 1, 0]] * 2 and stacked[2].tolist() == [
-        [2, 2, 0, 0],
-        [0] * 4,
-    ]
 
 
 @every_kind

@@ -161,6 +161,22 @@ def test_a_batch_in_which_the_ball_binds_equals_single_fits():
         assert rows(batched.order_ideal) == rows(alone.order_ideal)
 
 
+@pytest.mark.parametrize(
+    ("sets", "orthogonal", "precision"),
+    [(1, False, "float64"), (2, False, "float64"), (1, True, "float64"), (1, False, "float32")],
+)
+def test_a_single_small_set_takes_the_short_way(monkeypatch, sets, orthogonal, precision):
+    import vinets.ideals.construct as module
+
+    calls = []
+    right = module.construct_small
+    monkeypatch.setattr(module, "construct_small", lambda *a: (calls.append(a), right(*a))[1])
+    Z = torch.from_numpy(latent_like(20, 3, 2))
+    rule = Rule(0.02, unit=True, max_degree=2, precision=precision)
+    assert len(construct([Z] * sets, rule, orthogonal=orthogonal)) == sets
+    assert bool(calls) == ((sets, orthogonal, precision) == (1, False, "float64"))
+
+
 @pytest.mark.parametrize("memory", [1, 1 << 20])
 def test_the_route_of_a_gpu_gives_the_coefficients_of_a_cpu(monkeypatch, memory):
     import vinets.ideals.construct as module

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
 
 from vinets import ABM, OAVI
 from vinets.ideals.fit import Rule
-from vinets.ideals.monomial import _variable_order, needs_orthogonal
+from vinets.ideals.monomial import _by_correlation, _variable_order, needs_orthogonal
+from vinets.ideals.stream import Stream, correlation_order
 
 
 def needing(degree, precision="float64"):
@@ -60,11 +63,14 @@ def test_half_precision_finds_no_more_terms_than_points(kind, precision):
 def test_orders_of_variables(random):
     points = torch.from_numpy(random.normal(size=(50, 4)))
     points[:, 2] = points[:, 0] + 0.1 * points[:, 1]
-    points[:, 3] = 0.7  # constant: no correlation with anything, and no division by zero
-    assert _variable_order(points, "ascending") is None
-    assert _variable_order(points, "descending").tolist() == [3, 2, 1, 0]
+    points[:, 3] = 0.5  # constant: no correlation with anything, and no division by zero
+    by_correlation = partial(_by_correlation, points)
+    assert _variable_order("ascending", 4, by_correlation) is None
+    assert _variable_order("descending", 4, by_correlation).tolist() == [3, 2, 1, 0]
     total = np.abs(np.corrcoef(points[:, :3].numpy().T)).sum(0)
-    order = _variable_order(points, "pearson").tolist()
+    order = _variable_order("pearson", 4, by_correlation).tolist()
     assert order == [3, *np.argsort(total).tolist()]
     scales = torch.tensor([1e-3, 1.0, 1e-4, 1e-2], dtype=torch.float64)
-    assert _variable_order(scales * points, "pearson").tolist() == order  # whatever the scales
+    batches = Stream(list(points.split([7, 30, 13])))
+    assert correlation_order(batches).tolist() == order
+    assert _by_correlation(scales * points).tolist() == order  # whatever the scales

@@ -69,6 +69,7 @@ def test_at_a_gap_the_mean_square_is_near_the_optimum(oracle, start):
     best = np.array([value for _, _, value in plain.generators])
     assert (model.mean_squares_ <= best + 1.01 * tol * PSI).all()
     assert (model.steps_.max() == 0) == (start == "least-squares")
+    assert model.report_.oracle["status"].keys() == {"converged"}  # none stopped at a target
 
 
 def test_fewer_steps_leave_more_zeros():
@@ -89,6 +90,16 @@ def test_what_came_of_the_steps_is_told(oracle):
     wanted = [int((row != 0).sum()) for row in model.generators_.tail.numpy()]
     assert model.nonzeros_.tolist() == wanted
     assert model.report_.steps == model.steps_.sum() and model.report_.nonzeros == sum(wanted)
+
+
+@pytest.mark.usefixtures("path")
+@pytest.mark.parametrize("oracle", [*STEPPING, "exact"])
+def test_rounding_makes_no_mean_square_negative(oracle):
+    for seed in range(5):
+        angle = np.random.default_rng(seed).uniform(0, 2 * np.pi, 60)
+        curve = np.c_[np.cos(angle), np.cos((1 + seed % 2) * angle + 1 - seed % 2)]
+        model = OAVI(1e-3, oracle=oracle, max_degree=4).fit(curve)
+        assert len(model.generators_) and (model.mean_squares_ >= 0).all()
 
 
 @pytest.mark.parametrize("backend", ["batched", "joblib"])

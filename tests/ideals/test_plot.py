@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import builtins
+from importlib.util import module_from_spec
 
 import numpy as np
 import pytest
 
 from vinets import ABM, VCA, fit_class_ideals
 from vinets.data.synthetic import circle, sphere
+from vinets.ideals import plot
 from vinets.ideals.plot import (
     plot_class_values,
     plot_generators,
@@ -103,6 +105,11 @@ def test_the_number_of_variables_is_checked(draw, points):
         draw(generators)
 
 
+def share_of_the_picture(ax) -> float:
+    ax.figure.draw_without_rendering()
+    return ax.get_position().width
+
+
 def test_values_by_class_are_small_on_the_diagonal():
     radii = np.repeat([0.3, 0.6, 0.9], 60)
     Z = np.concatenate([circle(60, 0.005, radius, seed=1) for radius in (0.3, 0.6, 0.9)])
@@ -114,6 +121,7 @@ def test_values_by_class_are_small_on_the_diagonal():
     assert np.isnan(values_by_class(ideals, Z[:60], radii[:60])[:, 1:]).all()
     ax = plot_class_values(means, ideals.classes)
     assert [label.get_text() for label in ax.get_xticklabels()] == ["0.3", "0.6", "0.9"]
+    assert share_of_the_picture(ax) > 0.5
     with pytest.raises(ValueError, match=r"means must have shape \(2, 2\)"):
         plot_class_values(means, [0, 1])
 
@@ -124,6 +132,8 @@ def test_generators_are_grouped_by_their_class_and_scaled_by_column():
     drawn = np.asarray(ax.images[0].get_array())
     assert np.allclose(drawn, [[1.0, 0.25, 0.0], [0.25, 1.0, 0.0]])
     assert list(ax.get_xticks()) == [0, 1.5]  # the middle of each group
+    assert [list(line.get_xdata()) for line in ax.lines] == [[0.5, 0.5]]  # between the groups
+    assert share_of_the_picture(ax) > 0.7
     with pytest.raises(ValueError, match=r"means must have shape \(2, 2\)"):
         plot_generators(means, [1, 0], ["a", "b"])
 
@@ -138,5 +148,7 @@ def test_without_matplotlib_the_error_names_the_extra(monkeypatch):
 
     generators = ABM(0.002, max_degree=2).fit(circle()).generators_
     monkeypatch.setattr(builtins, "__import__", refuse)
+    spec = plot.__spec__
+    spec.loader.exec_module(module_from_spec(spec))  # to import the module takes no matplotlib
     with pytest.raises(ImportError, match=r"vinets\[plots\]"):
         plot_zero_sets(generators)

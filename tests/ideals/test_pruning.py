@@ -11,6 +11,7 @@ import torch
 from vinets import ABM, VCA, fit_class_ideals
 from vinets.algebra.polynomials import PolynomialSet
 from vinets.data.synthetic import latent_like_classes
+from vinets.ideals import pruning
 from vinets.ideals.pruning import PruningScores, as_polynomials, mean_absolute_values, prune, score
 
 LABELS = np.array([5, 2, 9])
@@ -42,6 +43,23 @@ def test_means_are_taken_class_by_class(fitted):
     few = mean_absolute_values(ideals, Z[some], y[some])
     assert not few[0][list(ideals.classes).index(9)].any()
     np.testing.assert_allclose(few[0][:2], found[0][:2], rtol=1e-12)
+
+
+@pytest.mark.parametrize(("jobs", "parts"), [(1, 0), (2, 2), (8, 3)])
+def test_means_are_taken_in_as_many_parts_as_there_are_processes(fitted, monkeypatch, jobs, parts):
+    """No more than there are classes, and by this process if it is the only one."""
+    started = []
+
+    class Parallel:
+        def __call__(self, tasks):
+            return [started.append(task) or task[0](*task[1]) for task in tasks]
+
+    wanted = mean_absolute_values(*fitted)
+    monkeypatch.setattr(pruning, "effective_n_jobs", lambda _: jobs)
+    monkeypatch.setattr(pruning, "Parallel", Parallel)
+    found = mean_absolute_values(*fitted)
+    assert len(started) == parts and len(found) == len(wanted)
+    assert all(map(torch.equal, found, wanted))
 
 
 @pytest.mark.parametrize("kind", ["separation", "normalized"])

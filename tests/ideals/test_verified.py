@@ -9,7 +9,10 @@ import pytest
 import torch
 
 from vinets import ABM, OAVI, VCA, fit_class_ideals
-from vinets.ideals.base import RoundingWarning, ScaleWarning
+from vinets.algebra.polynomials import PolynomialSet
+from vinets.algebra.terms import TermSet
+from vinets.ideals.base import NoGeneratorsWarning, RoundingWarning, ScaleWarning, verified
+from vinets.ideals.fit import FittedIdeal
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 DRAW = np.random.default_rng(0)
@@ -72,6 +75,40 @@ def test_what_low_precision_leaves_is_told_at_every_scale(kind, scale):
     with warnings.catch_warnings():
         warnings.simplefilter("error", RoundingWarning)
         kind(psi=0.0, max_degree=1).fit(X)
+
+
+@pytest.mark.parametrize("share", [1.9, 2.1])
+def test_a_generator_may_have_twice_the_mean_square_that_is_asked_for(share):
+    """Its own points round, too; what is beyond that is told."""
+    psi, half = 1e-3, torch.ones(1, dtype=torch.float64)
+    terms = TermSet.from_exponents([[0]])
+    found = PolynomialSet(terms, TermSet.from_exponents([[1]]), half[None], half)
+    ideal = FittedIdeal(found, 0 * half, (), "orthogonal")
+    total = 7 * share * psi * half
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        checked = verified(ideal, lambda: (total, half), 7, 1.0, psi, stacklevel=1)
+    torch.testing.assert_close(checked.values, share * psi * half)
+    assert [w.category for w in caught] == [RoundingWarning] * (share > 2)
+
+
+WARNED = {
+    RoundingWarning: (ABM(psi=0.0, precision="float32", max_degree=1), 1),
+    ScaleWarning: (ABM(psi=0.01, max_degree=2), 7),
+    NoGeneratorsWarning: (ABM(psi=0.0, max_degree=1), 1),
+}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("kind", WARNED)
+def test_warnings_point_at_the_line_that_fits(kind, stream):
+    model, scale = WARNED[kind]
+    count = 20 if kind is NoGeneratorsWarning else 1
+    X = scale * np.random.default_rng(2).uniform(-1, 1, (count, 3))
+    with pytest.warns(kind) as caught:
+        model.fit_stream(X) if stream else model.fit(X)
+    assert kind in {w.category for w in caught}
+    assert {w.filename for w in caught} == {__file__}
 
 
 @pytest.mark.parametrize("kind", [ABM, OAVI, VCA])

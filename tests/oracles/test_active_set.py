@@ -115,3 +115,12 @@ def test_best_vertex_minimises_over_all_vertices(rows):
     vertex, score = active_set.best_of_all(gradient)
     assert torch.equal(-score[:, 0], scores.amin(1))
     assert torch.equal(scores.gather(1, vertex), -score)
+
+
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+def test_the_largest_entry_is_one_a_row_on_every_device(device):
+    rows = torch.tensor([[1.0, -3.0, 3.0], [0.0, 0.0, -1.0]], device=device)
+    index = active_set.largest_entry(rows)
+    assert index.shape == (2, 1) and index.dtype == torch.int64
+    if device == "cpu":
+        assert index.tolist() == [[1], [2]]

@@ -86,6 +86,28 @@ def test_rows_that_need_many_entries_are_given_up(make_instance):
     assert add_entries(p, 0.99 * p.constant)[1].all()
 
 
+@pytest.mark.parametrize(("width", "steps_left"), [(2, 1), (70, 10)])
+def test_rows_are_given_up_where_steps_like_the_next_would_not_suffice(width, steps_left):
+    """Two terms that nearly agree lower the value by 1, and then by 19: the 1 decides.
+
+    Where there are more than 64 terms, another one takes the first of the twelve steps.
+    """
+    gram = torch.eye(width, dtype=torch.float64)[None]
+    gram[0, 0, 1] = gram[0, 1, 0] = 0.9
+    linear = torch.zeros(2, width, dtype=torch.float64)
+    linear[:, :2] = torch.tensor([1.0, -1.0])
+    missing = torch.tensor([0.5, 1.5], dtype=torch.float64) + steps_left
+    if width > 2:
+        linear[:, -1] = 10.0
+        missing += 100.0
+    whole, constant = torch.full((2,), width), torch.full_like(missing, 1000.0)
+    p = LeastSquaresBatch(gram, linear, constant, whole, 0 * whole, 999.0)
+    target = constant - missing
+    c, reached = add_entries(p, target)
+    assert reached.tolist() == [True, False] and (p.value(least_squares(p)) < target).all()
+    assert p.value(c)[0] <= target[0] and not c[1].any()
+
+
 def test_what_zero_reaches_has_no_entries(make_instance):
     p, _ = instance(make_instance, 84)
     c, reached = add_entries(p, p.constant)

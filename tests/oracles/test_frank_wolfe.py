@@ -48,6 +48,17 @@ def test_blended_steps_open_fewer_vertices_than_pairwise_ones(make_instance):
     assert support[BlendedPairwise] < support[PairwiseFrankWolfe]
 
 
+def test_blended_steps_stay_among_active_vertices_at_a_tie():
+    """With G = I, r = 1 and half of the mass at either vertex, both moves promise 4."""
+    c, slope = torch.tensor([[0.5, 0.5]]), torch.tensor([[3.0, -1.0]])
+    one = torch.ones(1, dtype=torch.int64)
+    p = LeastSquaresBatch(torch.eye(2)[None], slope - c, torch.ones(1), 2 * one, 0 * one, 1.0)
+    solver = BlendedPairwise(corrections=0)
+    move = solver.choose(p, solver.init(p, c))
+    assert (move.descent.item(), move.toward.item(), move.away.item()) == (4, 1, 0)
+    assert not move.whole.any()
+
+
 def test_plain_steps_are_convex_combinations_with_the_best_vertex(make_instance):
     """One conditional gradient step from 0 minimises f on the segment to the best vertex."""
     p = make_instance(71, radius=0.3).problem
@@ -85,6 +96,18 @@ def test_inside_the_ball_it_is_least_squares_on_the_support(make_instance):
     x = correct(p, c, 2 * p.width)
     gradient = p.gradient(x)
     assert (gradient[c != 0].abs() <= 1e-10).all()
+
+
+def test_towards_a_minimiser_outside_of_the_ball_it_goes_some_of_the_way(make_instance):
+    p = make_instance(43, rows=20, radius=0.3).problem
+    c = 0.5 * sparse_points(p, 0, share=0.8)
+    free = correct(replace(p, radius=1e6), c, 2 * p.width)
+    rows = (free.abs().sum(1) > p.radius).nonzero()[:, 0]
+    x = correct(p, c, 2 * p.width)[rows]
+    assert len(rows) and (p.select(rows).value(x) < p.select(rows).value(c[rows])).all()
+    assert (x.abs().sum(1) <= p.radius * (1 + 1e-12)).all()
+    way, whole = x - c[rows], free[rows] - c[rows]
+    torch.testing.assert_close(way, whole * (way.norm(dim=1) / whole.norm(dim=1))[:, None])
 
 
 def test_on_the_boundary_it_keeps_to_the_face_and_drops_exactly(make_instance):

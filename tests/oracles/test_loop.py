@@ -57,6 +57,12 @@ def test_what_rounding_forbids_ends_as_stalled(make_instance, name):
     assert (solution.status == Status.STALLED).all()
 
 
+def test_rows_without_progress_end_after_so_many_steps_and_no_later():
+    solution = solve(one_number(3), ORACLES["agd"](), start=torch.ones(3, 1), tolerance=-1.0)
+    assert (solution.status == Status.STALLED).all()
+    assert (solution.steps == loop.STALL_STEPS).all()
+
+
 def test_bad_numbers_in_the_problem_end_as_stalled(make_instance):
     p = make_instance(26).problem
     p = replace(p, linear=p.linear.index_fill(0, torch.tensor([1]), torch.nan))

@@ -8,16 +8,37 @@ import numpy as np
 import pytest
 import torch
 
-from vinets.oracles import ORACLES, Status, least_squares, shorten, solve, solve_sparse
+from vinets.oracles import (
+    ORACLES,
+    Status,
+    least_squares,
+    shorten,
+    solve,
+    solve_sparse,
+    sparse,
+)
+
+WIDE = {"width": 160, "points": 240}  # too many terms to add one by one
 
 
-def instance(make_instance, seed, **more):
-    """Problems whose terms depend on each other, as monomials do, and targets within reach."""
+def instance(make_instance, seed, share=0.4, **more):
+    """Problems whose terms depend on each other, as monomials do, and targets within reach.
+
+    A ``share`` of what can be gained need not be gained.
+    """
     sizes = {"rows": 30, "width": 40, "points": 60, "radius": 999.0} | more
     p = make_instance(seed, **sizes).problem
     start = least_squares(p)
     best = p.value(start)
-    return p, start, best + 0.4 * (p.constant - best)
+    return p, start, best + share * (p.constant - best)
+
+
+def value_over(p, n, support):
+    """The least value of the row ``n`` over a list of entries."""
+    G, b = p.gram[p.owner[n]].numpy(), p.linear[n].numpy()
+    return float(
+        p.constant[n] - b[support] @ np.linalg.solve(G[np.ix_(support, support)], b[support])
+    )
 
 
 def one_by_one(gram, b, beta, target):
@@ -38,7 +59,13 @@ def one_by_one(gram, b, beta, target):
 
 
 @pytest.mark.parametrize("share", [0.0, 1e9])  # in single precision, and not
-@pytest.mark.parametrize("options", [{}, {"random_prefix": True}, {"classes": 3}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        *({}, {"random_prefix": True}, {"classes": 3}),
+        *(WIDE | {"random_prefix": True, "share": share} for share in (0.1, 0.3)),
+    ],
+)
 def test_points_are_short_reach_their_target_and_are_minimal(
     make_instance, monkeypatch, share, options
 ):
@@ -52,6 +79,36 @@ def test_points_are_short_reach_their_target_and_are_minimal(
     assert ((c != 0).sum(1)[some] < p.prefix[some]).all()
     rough = 1e-9 if share else 1e-4
     assert (p.gradient(c)[c != 0].abs() <= rough).all()
+
+
+def test_where_a_quarter_of_the_entries_suffices_few_more_stay(make_instance):
+    """Of all entries at once, at most two in five are left out: 96 of 160 would stay."""
+    p, start, target = instance(make_instance, 98, share=0.3, **WIDE)
+    c = shorten(p, start, target)
+    assert ((c != 0).sum(1) <= 70).double().mean() > 0.8
+
+
+def test_a_support_is_taken_up_to_the_first_entry_that_suffices(make_instance, monkeypatch):
+    monkeypatch.setattr(sparse, "MAX_REVISED_ENTRIES", 0)
+    p, _, target = instance(make_instance, 99, width=12, random_prefix=True)
+    some = (p.prefix > 0).nonzero()[:, 0]
+    p, target = p.select(some), target[some]
+    draws = torch.rand(p.mask.shape, generator=torch.Generator().manual_seed(0))
+    support = draws.masked_fill(~p.mask, -1).argsort(1, descending=True)[:, :8]
+    reached, points = sparse._over(p, torch.arange(len(p)), support, target)
+    short = iter(points)
+    for n, listed in enumerate(support.tolist()):
+        listed = [i for i in listed if i < p.prefix[n]]
+        sizes = range(1, len(listed) + 1)
+        enough = [k for k in sizes if value_over(p, n, listed[:k]) <= target[n]]
+        assert bool(reached[n]) == bool(enough)
+        if enough:
+            own = next(short)
+            assert own.nonzero()[:, 0].tolist() == list(range(enough[0]))
+            c = torch.zeros(1, p.width, dtype=own.dtype)
+            c[0, listed[: enough[0]]] = own[: enough[0]]
+            assert (p.select(torch.tensor([n])).gradient(c)[c != 0].abs() <= 1e-9).all()
+    assert 0 < len(points) < len(p) and next(short, None) is None
 
 
 def test_no_longer_than_greedy_elimination_by_much(make_instance):

@@ -124,12 +124,9 @@ class Polynomial:
 
     def written(self, name_of: Callable[[Row], str], digits: int, tolerance: float) -> str:
         """Write the polynomial, given names of terms that it shares with many others."""
-        least = tolerance * max((abs(float(c)) for c in self._known.values()), default=0.0)
         text = ""
-        for row, coefficient in self._known.items():
+        for row, coefficient in self.without_rounding(tolerance)._known.items():
             positive = -coefficient if coefficient < 0 else coefficient
-            if positive <= least:
-                continue
             name = name_of(row)
             size = str(positive) if isinstance(positive, Fraction) else f"{positive:.{digits}g}"
             body = size if name == "1" else name if size == "1" else f"{size}*{name}"

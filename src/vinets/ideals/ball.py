@@ -11,6 +11,7 @@ tolerance, what comes of them is evaluated on the points before it counts as van
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 
 import torch
@@ -45,7 +46,7 @@ class OracleLog:
     steps: int = 0
     max_steps: int = 0
     worst_gap: float = 0.0
-    status: dict[str, int] = field(default_factory=dict)
+    status: Counter[str] = field(default_factory=Counter)
 
     def add(self, solution: Solution, kept: int) -> None:
         """Count one batch of solutions, ``kept`` of which were used."""
@@ -55,9 +56,7 @@ class OracleLog:
         self.steps += summary.total_steps
         self.max_steps = max(self.max_steps, summary.max_steps)
         self.worst_gap = max(self.worst_gap, summary.worst_gap)
-        for status, count in summary.per_status.items():
-            name = Status(status).name.lower()
-            self.status[name] = self.status.get(name, 0) + count
+        self.status.update({s.name.lower(): n for s, n in summary.per_status.items()})
 
 
 @dataclass(frozen=True, eq=False)

@@ -144,7 +144,6 @@ class VanishingIdeal(TransformerMixin, BaseEstimator, metaclass=ABCMeta):
             and (reset or X.shape[1] == self.n_features_in_)
             and bool(np.isfinite(X).all())
         ):
-            self.n_features_in_ = X.shape[1]
             return torch.from_numpy(np.require(X, requirements=["C", "W"]))
         if not isinstance(X, Tensor):
             array = validate_data(self, X, reset=reset, dtype=[np.float64, np.float32])
@@ -162,7 +161,6 @@ class VanishingIdeal(TransformerMixin, BaseEstimator, metaclass=ABCMeta):
         if not bool(torch.isfinite(X).all()):
             raise ValueError(f"X given to {owner} has NaN or infinity. Drop or impute those rows.")
         if reset:
-            self.n_features_in_ = X.shape[1]
             self.__dict__.pop("feature_names_in_", None)  # names of an earlier fit
         elif X.shape[1] != self.n_features_in_:
             raise ValueError(

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
+from torch.nn.utils.rnn import pad_sequence
 
 from vinets.algebra.eigen import smallest_eigenvectors
 from vinets.algebra.gram import GramFactor
@@ -173,12 +175,14 @@ def _in_batches(
     # some thirty vectors a generator: the Krylov basis, and what it is made from
     width = rows_within(memory_limit, len(sets) * 8 * 30 * (o + 1), at_least=16)
     parts: list[list[Coefficients]] = [[] for _ in sets]
+    stacked = partial(pad_sequence, batch_first=True)  # below each other, with rows of zeros
     for start in range(0, longest, width):
         rows = slice(start, start + width)
         pieces = [s.table[rows] for s in sets]
-        valid, coordinates = _padded(pieces, o)
-        square = _padded([s.value[rows, None] for s in sets], 1)[1][..., 0]
-        prefix = _padded([s.prefix[rows, None] for s in sets], 1)[1][..., 0]
+        coordinates = stacked([pad(p, (0, o - p.shape[1])) for p in pieces])
+        square = stacked([s.value[rows] for s in sets])
+        prefix = stacked([s.prefix[rows] for s in sets])
+        valid = stacked([torch.ones_like(s.prefix[rows], dtype=torch.bool) for s in sets])
         found = batched_eigenvectors(
             factor.lower[:, :o, :o], coordinates, square, prefix, valid, psi
         )
@@ -187,17 +191,6 @@ def _in_batches(
             tail = tail[:, : factor.counts[k]]
             parts[k].append(Coefficients(tail, lead, value, sets[k].steps[rows]))
     return [Coefficients.joined(part, factor.counts[k]) for k, part in enumerate(parts)]
-
-
-def _padded(pieces: list[Tensor], width: int) -> tuple[Tensor, Tensor]:
-    """Stack tables (g_k, ·) to (K, g, width) with zeros, and which rows exist."""
-    longest = max(len(p) for p in pieces)
-    stacked = pieces[0].new_zeros(len(pieces), longest, width)
-    exists = torch.zeros(len(pieces), longest, dtype=torch.bool, device=stacked.device)
-    for k, piece in enumerate(pieces):
-        stacked[k, : len(piece), : piece.shape[1]] = piece
-        exists[k, : len(piece)] = True
-    return exists, stacked
 
 
 def _over_prefix(block: Candidates, prefix: Tensor, *, residuals: bool) -> tuple[Tensor, Tensor]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any, Self
@@ -130,11 +131,7 @@ class MonomialIdeal(VanishingIdeal):
         stream = Stream(source, n_points=n_points, progress=progress)
         n, device = stream.peek()
         rule = self._rule_within(STREAM_MEMORY)
-        order = None
-        if self.variable_order == "pearson":
-            order = correlation_order(stream)
-        elif self.variable_order == "descending":
-            order = np.arange(n)[::-1].copy()
+        order = _variable_order(self.variable_order, n, partial(correlation_order, stream))
 
         def build(orthogonal: bool) -> tuple[FittedIdeal, float]:
             kind: type[MomentFactor | TriangleFactor]
@@ -173,7 +170,10 @@ class MonomialIdeal(VanishingIdeal):
     ) -> list[FittedIdeal]:
         # what fills a GPU, what the caches of a CPU hold
         rule = self._rule_within(4 << 30 if points[0].is_cuda else 16 << 20)
-        orders = [_variable_order(p, self.variable_order) for p in points]
+        orders = [
+            _variable_order(self.variable_order, p.shape[1], partial(_by_correlation, p))
+            for p in points
+        ]
         # the construction knows one order only: variables are permuted, and renamed in the result
         permuted = [
             p if o is None else p[:, torch.as_tensor(o, device=p.device)]
@@ -206,30 +206,27 @@ def _in_own_order(ideal: FittedIdeal, order: Index | None) -> FittedIdeal:
     if order is None:
         return ideal
     assert isinstance(ideal.generators, PolynomialSet)
-    terms = _rename(ideal.generators.terms, order)
-    leading = _rename(ideal.generators.leading, order)
+    terms, leading = (
+        TermSet(t.n_variables, tuple(np.sort(order[block], axis=1) for block in t.blocks))
+        for t in (ideal.generators.terms, ideal.generators.leading)
+    )
     generators = replace(ideal.generators, terms=terms, leading=leading)
     return replace(ideal, generators=generators, order_ideal=terms)
 
 
-def _variable_order(points: Tensor, kind: str) -> Index | None:
+def _variable_order(kind: str, n: int, by_correlation: Callable[[], Index]) -> Index | None:
     """List variables from smallest to largest in the term order, None if that is their own."""
-    n = points.shape[1]
     if kind == "descending":
         return np.arange(n)[::-1].copy()
-    if kind == "pearson":
-        centred = points - points.mean(0)
-        norms = torch.linalg.vector_norm(centred, dim=0)
-        scaled = centred / torch.where(norms > 0, norms, 1.0)  # a constant correlates with nothing
-        return by_size((scaled.mT @ scaled).abs().sum(0))
-    return None
+    return by_correlation() if kind == "pearson" else None
 
 
-def _rename(terms: TermSet, order: Index) -> TermSet:
-    """Name terms by the caller's variables: variable ``i`` here is ``order[i]`` there."""
-    return TermSet(
-        terms.n_variables, tuple(np.sort(order[block], axis=1) for block in terms.blocks)
-    )
+def _by_correlation(points: Tensor) -> Index:
+    """Sort variables by their total absolute correlation with the others."""
+    centred = points - points.mean(0)
+    norms = torch.linalg.vector_norm(centred, dim=0)
+    scaled = centred / torch.where(norms > 0, norms, 1.0)  # a constant correlates with nothing
+    return by_size((scaled.mT @ scaled).abs().sum(0))
 
 
 def _is_closed(terms: TermSet) -> bool:
