@@ -10,7 +10,6 @@ import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from importlib.metadata import version
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,13 @@ from vinets.core.checks import file_error, format_bytes, parameter_error
 from vinets.core.files import check_name, locked, slug, written_aside
 from vinets.core.progress import Progress, progress_of
 from vinets.data.formats import DataFormat, Size
-from vinets.data.images import Preprocessing, first_size, image_split, read_images
+from vinets.data.images import (
+    Preprocessing,
+    first_size,
+    image_split,
+    import_pillow,
+    read_images,
+)
 from vinets.data.mapped import MappedImages, Pixels, take
 from vinets.data.source import HELD_OUT, DataSplit, positive_int, split_positions
 
@@ -163,7 +168,7 @@ def _read_once(
     whole = directory.resolve()
     name = hashlib.sha256(os.fsencode(whole)).hexdigest()[:12]
     folder = cache_folder() / f"{slug(whole.name)}-{name}"
-    how = [FILE_VERSION, version("pillow"), *each, reading.resize, skip_unreadable]
+    how = [FILE_VERSION, import_pillow().__version__, *each, reading.resize, skip_unreadable]
     key = hashlib.sha256(json.dumps(how).encode()).hexdigest()[:12]
     content = hashlib.sha256()
     for path in paths:
@@ -192,11 +197,8 @@ def _read_once(
                 if older != file:
                     with suppress(OSError):  # another system does not delete what is mapped
                         older.unlink()
-        mapped = MappedImages(file, each)
-    with file.open("rb") as ending:
-        ending.seek(needed)
-        kept = torch.frombuffer(bytearray(ending.read()), dtype=torch.uint8).nonzero()[:, 0]
-    return mapped.subset(kept), kept
+        kept = torch.from_numpy(np.fromfile(file, np.uint8, offset=needed)).nonzero()[:, 0]
+        return MappedImages(file, each).subset(kept), kept
 
 
 def _roots(directory: Path) -> tuple[Path, ...]:

@@ -274,7 +274,7 @@ class ImageSource(CheckedSource):
         if (
             not isinstance(images, Tensor | MappedImages)
             or images.dtype != torch.uint8
-            or images.ndim != 4
+            or len(images.shape) != 4
         ):
             got = f"{images.dtype} {tuple(images.shape)}" if isinstance(images, Tensor) else images
             raise parameter_error("ImageSource", "images", "uint8 images (N, C, H, W)", got)
@@ -521,14 +521,20 @@ def printable(path: str | Path) -> str:
     return str(path).encode("utf-8", "backslashreplace").decode()
 
 
-@contextmanager
-def _opened(path: str | Path) -> Iterator[tuple[Any, Any]]:
-    """Give Pillow and an image that is safe to decode; errors to the end become one sentence."""
+def import_pillow() -> Any:
+    """Return Pillow's module of images, or say how to install it."""
     try:
-        from PIL import Image as pillow
+        from PIL import Image
     except ImportError:
         message = 'Reading image files needs Pillow: pip install "vinets[images]".'
         raise ImportError(message) from None
+    return Image
+
+
+@contextmanager
+def _opened(path: str | Path) -> Iterator[tuple[Any, Any]]:
+    """Give Pillow and an image that is safe to decode; errors to the end become one sentence."""
+    pillow = import_pillow()
     if not Path(path).is_file():
         raise FileNotFoundError(f"{path} does not exist or is not a file.")
     try:

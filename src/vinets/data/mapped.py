@@ -31,7 +31,7 @@ class MappedImages:
     ) -> None:
         self.path, self.each = path, each
         self._pixels = np.memmap(path, np.uint8, mode="r")
-        count = self._pixels.size // math.prod(each)
+        count = self._pixels.size // math.prod(each)  # what is behind the last one is none
         # A plain array, so that what is taken of it is one, too.
         self._images = np.asarray(self._pixels[: count * math.prod(each)]).reshape(-1, *each)
         self.rows = np.arange(count) if rows is None else rows
@@ -46,10 +46,6 @@ class MappedImages:
     @property
     def shape(self) -> tuple[int, ...]:
         return len(self.rows), *self.each
-
-    @property
-    def ndim(self) -> int:
-        return 4
 
     def __getitem__(self, index: Tensor | slice | int) -> Tensor:
         """Read images into memory."""
