@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import replace
-from itertools import product
 
 import numpy as np
 import pytest
@@ -16,9 +14,8 @@ from vinets import pretrained
 from vinets.cli.shared import ReadingOptions, TrainingReadingOptions
 from vinets.core.plain import from_plain
 from vinets.core.settings import RECIPES
-from vinets.data import digits, images
+from vinets.data import digits
 from vinets.models import digits_cnn
-from vinets.models.weights import save_weights
 from vinets.networks import CutNetwork, VINet
 from vinets.paper.backbones import SIZES
 from vinets.runs.compare import BuildResult, compare_heads
@@ -358,30 +355,6 @@ def test_a_plan_is_printed_and_nothing_is_written(call, base, tmp_path):
     printed = done.out
     assert "What would be tried" in printed and "multiply-" in printed
     assert "Trained in rounds: " in printed and not (tmp_path / "out").exists()
-
-
-def test_a_plan_reads_few_images_of_a_folder(call, tmp_path, monkeypatch):
-    image = pytest.importorskip("PIL.Image")
-    weights, data, read = tmp_path / "weights.safetensors", tmp_path / "data", []
-    save_weights(digits_cnn(channels=3), weights)
-    known = digits().train
-    for label, k in product(range(10), range(12)):
-        path = data / ("train" if k < 6 else "test") / str(label) / f"{k}.png"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        image.fromarray(known.images[known.labels == label][k, 0].numpy()).save(path)
-    inner, module = images.read_image, sys.modules["vinets.search.compress"]
-    monkeypatch.setattr(images, "read_image", lambda *how: read.append(how[0]) or inner(*how))
-    monkeypatch.setattr(module, "PLANNED_ON", 10)
-    words = ["compress", "digits_cnn", "--weights", weights, "--data", data, "--size", 8]
-    words += ["--budget", "drop=1", "--epochs", 3, "--cuts", 1, "--out", tmp_path / "out"]
-    few = call(*words, "--dry-run", "--json").json()
-    assert len(read) == 2 * 2 * 10  # two of each class, because half of a test part is left out
-    monkeypatch.setattr(module, "PLANNED_ON", 10_000)
-    every = call(*words, "--dry-run", "--json").json()
-    assert len(read) == 2 * 20 + 2 * 60 and every["rounds"] == few["rounds"]
-    path.write_bytes(b"no image")  # a complaint names it, and no link
-    done = call(*words, "--dry-run")
-    assert done.code == 2 and str(path) in done.err and "1 of 120 files" in done.err
 
 
 def test_words_of_a_command_are_those_that_were_given():

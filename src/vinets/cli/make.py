@@ -6,11 +6,9 @@ import shlex
 import sys
 import warnings
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import fields, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from vinets.cli import shared
 from vinets.cli.parameters import DATA, OUTPUT, RUNNING, read_run, spread, takes
@@ -19,10 +17,6 @@ from vinets.core.files import locked
 from vinets.core.options import flag_of
 from vinets.core.settings import LatentOptions, SearchOptions, SpeedOptions, TrainingOptions
 from vinets.pretrained import expectation
-
-if TYPE_CHECKING:
-    from vinets.data import DataSplit
-    from vinets.networks.open import NamedNetwork
 
 # --- train ------------------------------------------------------------------------------------
 
@@ -261,40 +255,6 @@ def refuse_option(flag: str) -> None:
 # --- compress ---------------------------------------------------------------------------------
 
 
-def _open_to_plan(
-    model: str, data: str, reading: shared.ReadingOptions, common: shared.CommonOptions
-) -> tuple[NamedNetwork, DataSplit, int]:
-    """Open a network and the data, or some images of each class where these lie in two folders.
-
-    The last result is how many there are to train on.
-    """
-    from vinets.data.folders import image_files
-    from vinets.data.formats import takes_size
-    from vinets.networks.open import is_saved
-    from vinets.search.compress import share_of_class
-
-    root = Path(data).expanduser()
-    parts = [root / name for name in ("train", "test", "val") if (root / name).is_dir()][:2]
-    # What a saved network was trained on is recognised by all of the data.
-    if len(parts) == 2 and parts[0].name == "train" and takes_size(data) and not is_saved(model):
-        # What is refused is refused once more below, in words about all of the data.
-        with TemporaryDirectory() as folder, suppress(OSError, ValueError):
-            some, examples = Path(folder) / root.resolve().name, 0
-            for part in parts:
-                inside = (one for one in part.iterdir() if not one.name.startswith("."))
-                classes = [one for one in inside if one.is_dir()]
-                most = 2 * share_of_class(len(classes))  # half of a test part is used to choose
-                for files in map(image_files, classes):
-                    examples += len(files) if part.name == "train" else 0
-                    for file in files[:: max(1, len(files) // most)][:most]:
-                        link = some / file.relative_to(root)
-                        link.parent.mkdir(parents=True, exist_ok=True)
-                        link.symlink_to(file.resolve())
-            return *shared.open_data(model, str(some), reading, common, uncut=True), examples
-    opened, split = shared.open_data(model, data, reading, common, uncut=True)
-    return opened, split, len(split.train)
-
-
 @takes()
 def compress(
     model: str = shared.UNCUT,
@@ -332,10 +292,7 @@ def compress(
 
     wanted, jobs = parse_budget(budget), workers.jobs_or_cluster
     chosen: dict[str, Any] = {"seed": common.seed, "device": common.device}
-    if dry_run:
-        opened, split, examples = _open_to_plan(model, data, reading, common)
-    else:
-        opened, split = shared.open_data(model, data, reading, common, uncut=True)
+    opened, split = shared.open_data(model, data, reading, common, uncut=True)
 
     def say(text: str) -> None:
         common.note(f"{text} {opened.guessed}".rstrip())
@@ -343,7 +300,7 @@ def compress(
     if dry_run:
         with common.progress() as progress:
             how = {"stated": opened.stated, "say": say, "progress": progress, **chosen}
-            plan = make_plan(opened.network, split, wanted, searching, examples=examples, **how)
+            plan = make_plan(opened.network, split, wanted, searching, **how)
         if common.show(plan, rounds_table(plan)):
             print(plan)
         return

@@ -154,7 +154,6 @@ def plan(
     budget: Budget,
     searching: SearchOptions,
     *,
-    examples: int | None = None,
     seed: int = 0,
     device: torch.device | str = "auto",
     stated: float | None = None,
@@ -163,21 +162,15 @@ def plan(
 ) -> SearchPlan:
     """Say what :func:`compress` would try, and how long it would take, from some of the data.
 
-    Nothing is written. ``examples`` are how many there are to train on, where the data has some.
+    Nothing is written.
     """
     setup, _ = divide(model, data, searching.limit, seed=seed, device=device)
-    count = len(setup.train) if examples is None else min(examples, searching.limit or examples)
-    most = share_of_class(len(setup.train.classes))
+    count, most = len(setup.train), -(-PLANNED_ON // len(setup.train.classes))
     setup = setup.sampled(SampleOptions(train=most, test=most))
     setup.look_at_accuracy(stated, say)
     where = Path()  # where nothing is written
     search = Search(setup, budget, where, searching, seed, progress=progress, examples=count)
     return search.plan()
-
-
-def share_of_class(classes: int) -> int:
-    """Return how many examples of each class a plan looks at."""
-    return -(-PLANNED_ON // classes)
 
 
 def divide(
