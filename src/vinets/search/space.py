@@ -186,10 +186,11 @@ class Space:
         trial = self.trial(candidate, 1)
         network, _ = Cut(self.setup, trial, progress_of(None)).network(trial)
         batch, most = trial.recipe.batch_size, len(self.setup.train)
-        kept: list[int] = []
+        kept: dict[int, int] = {}  # bytes by address, because views share theirs
 
         def keep(tensor: Tensor) -> Tensor:
-            kept.append(tensor.nbytes)
+            storage = tensor.untyped_storage()
+            kept[storage.data_ptr()] = storage.nbytes()
             return tensor
 
         def seconds(count: int) -> float:
@@ -200,7 +201,7 @@ class Space:
         with saved_tensors_hooks(keep, lambda tensor: tensor):
             few = seconds(min(FEW, most))
         if few > LONG and self.setup.device.type == "cpu":
-            return few, sum(kept) * batch // min(FEW, most)
+            return few, sum(kept.values()) * batch // min(FEW, most)
         count = min(TIMED_STEPS * batch, most)
         seconds(count)  # libraries choose their kernels
         return seconds(count), 0
@@ -281,7 +282,7 @@ def choose_cuts(points: Sequence[CutPoint], parameters: int, most: int = 10) -> 
     first, last = min(places), max(places)
     chosen: set[int] = set()
     for i in range(most):
-        wanted = first + (0.5 if most == 1 else i / (most - 1)) * (last - first)
+        wanted = first + (i + 0.5) / most * (last - first)  # a stem alone is of little use
         free = set(range(len(rest))) - chosen
         chosen.add(min(sorted(free), key=lambda i: abs(places[i] - wanted)))
     return [rest[i] for i in sorted(chosen)]
