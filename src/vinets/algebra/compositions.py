@@ -170,8 +170,9 @@ class CompositionSet(Polynomials):
         tensors, facts = read_tensors(path, "compositions")
         n, count = facts.get("n_variables"), facts.get("levels")
         incomplete = ValueError(f"{path} is not a complete set of compositions.")
-        numbers = isinstance(n, int) and isinstance(count, int)
-        if not numbers or not (1 <= n <= MOST_VARIABLES and 0 <= count <= len(tensors)):
+        if not isinstance(n, int) or not isinstance(count, int):
+            raise incomplete
+        if not 1 <= n <= MOST_VARIABLES or not 0 <= count <= len(tensors):
             raise incomplete
         rows = [[f"{t}.{name}" for name in LEVEL_FIELDS] for t in range(count)]
         if {name for row in rows for name in row} != tensors.keys():
