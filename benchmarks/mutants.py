@@ -285,7 +285,8 @@ def judged() -> dict[str, dict[str, str]]:
     """Survivors that somebody has looked at: their kind, and why no test tells them.
 
     "same": nothing that the program returns can differ. "tie": it differs where two numbers agree
-    to the last bits. "cost": time or memory differ, results do not beyond rounding.
+    to the last bits. "cost": time or memory differ, results do not beyond rounding. "look": a
+    picture shows the same in another style.
     """
     return json.loads(JUDGED.read_text()) if JUDGED.exists() else {}
 

@@ -10,6 +10,7 @@ import torch
 
 from vinets.oracles import (
     ORACLES,
+    LeastSquaresBatch,
     Status,
     least_squares,
     shorten,
@@ -149,6 +150,22 @@ def test_the_named_solver_takes_over_where_the_ball_binds(make_instance):
     found = solve_sparse(p, ORACLES["bpcg"](), start, target, max_steps=2000)
     assert (found.coefficients.abs().sum(1) <= p.radius * (1 + 1e-12)).all()
     assert (found.value <= target + 1e-6).all() and (found.steps > 0).any()
+
+
+def test_a_minimiser_on_the_boundary_stands_in_for_a_short_point_outside():
+    """The second term is all but a multiple of the first, which without it has to be larger."""
+    gram = torch.eye(70, dtype=torch.float64)
+    gram[0, 0], gram[0, 1], gram[1, 0] = 1e-4, 0.9e-2, 0.9e-2
+    c = torch.ones(1, 70, dtype=torch.float64)
+    c[0, 1] = 0.005
+    linear, whole = -c @ gram, torch.full((1,), 70)
+    constant = 0.5 - (linear * c).sum(1)
+    radius = float(c.sum(1))
+    p = LeastSquaresBatch(gram[None], linear, constant, whole, 0 * whole, radius)
+    short = shorten(p, c, torch.full_like(constant, 0.5001))
+    assert short[0, 1] == 0 and float(short.sum()) > radius + 0.4
+    found = solve_sparse(p, ORACLES["bpcg"](), c, 0.5001)
+    assert torch.equal(found.coefficients, c) and not found.steps.any()
 
 
 def test_what_misses_its_target_comes_back_as_it_is(make_instance):

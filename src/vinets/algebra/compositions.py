@@ -9,7 +9,7 @@ into monomials they would be dense; evaluated level by level they are a few matr
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from itertools import combinations_with_replacement
 from pathlib import Path
@@ -44,10 +44,13 @@ class CompositionLevel:
 
     def to(self, like: Tensor) -> CompositionLevel:
         """Move to the device of ``like``, matrices to its precision."""
-        tables = vars(self).values()  # in the order of the fields
+        tables = (getattr(self, name) for name in LEVEL_FIELDS)
         return CompositionLevel(
             *(t.to(like) if t.is_floating_point() else t.to(like.device) for t in tables)
         )
+
+
+LEVEL_FIELDS = tuple(field.name for field in fields(CompositionLevel))
 
 
 class KeptValues:
@@ -171,7 +174,7 @@ class CompositionSet(Polynomials):
             raise incomplete
         if not 1 <= n <= MOST_VARIABLES or not 0 <= count <= len(tensors):
             raise incomplete
-        rows = [[f"{t}.{name}" for name in CompositionLevel.__annotations__] for t in range(count)]
+        rows = [[f"{t}.{name}" for name in LEVEL_FIELDS] for t in range(count)]
         if {name for row in rows for name in row} != tensors.keys():
             raise incomplete
         levels = tuple(CompositionLevel(*(tensors[name] for name in row)) for row in rows)
