@@ -60,10 +60,11 @@ def test_half_precision_finds_no_more_terms_than_points(kind, precision):
     assert model.order_ideal_.tolist() == [[0], [1], [2]]
 
 
-def test_orders_of_variables(random):
+@pytest.mark.parametrize("constant", [0.5, 0.7])  # the mean of the second one is rounded
+def test_orders_of_variables(constant, random):
     points = torch.from_numpy(random.normal(size=(50, 4)))
     points[:, 2] = points[:, 0] + 0.1 * points[:, 1]
-    points[:, 3] = 0.5  # constant: no correlation with anything, and no division by zero
+    points[:, 3] = constant  # no correlation with anything, and no division by zero
     by_correlation = partial(_by_correlation, points)
     assert _variable_order("ascending", 4, by_correlation) is None
     assert _variable_order("descending", 4, by_correlation).tolist() == [3, 2, 1, 0]

@@ -28,7 +28,7 @@ from vinets.ideals.stream import (
     MomentsTooCoarse,
     Stream,
     StreamTerms,
-    by_size,
+    by_correlation,
     correlation_order,
     stream_squares,
 )
@@ -223,10 +223,9 @@ def _variable_order(kind: str, n: int, by_correlation: Callable[[], Index]) -> I
 
 def _by_correlation(points: Tensor) -> Index:
     """Sort variables by their total absolute correlation with the others."""
-    centred = points - points.mean(0)
-    norms = torch.linalg.vector_norm(centred, dim=0)
-    scaled = centred / torch.where(norms > 0, norms, 1.0)  # a constant correlates with nothing
-    return by_size((scaled.mT @ scaled).abs().sum(0))
+    mean = points.mean(0)
+    centred = points - mean
+    return by_correlation(centred.mT @ centred, mean, len(points))
 
 
 def _is_closed(terms: TermSet) -> bool:

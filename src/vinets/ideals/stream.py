@@ -297,8 +297,18 @@ def correlation_order(stream: Stream) -> Index:
         products = products + own + torch.outer(shift, shift) * (count * len(points) / total)
         mean = mean + shift * (len(points) / total)
         count = total
+    return by_correlation(products, mean, count)
+
+
+def by_correlation(products: Tensor, mean: Tensor, count: int) -> Index:
+    """Sort variables by their total absolute correlation with the others.
+
+    ``products`` (n, n) are those of ``count`` centred values, and ``mean`` (n,) is what was
+    subtracted. A constant correlates with nothing, although its mean is rounded.
+    """
     norms = products.diagonal().clamp(min=0).sqrt()
-    norms = torch.where(norms > 0, norms, 1.0)  # a constant correlates with nothing
+    rounding = 4 * torch.finfo(norms.dtype).eps * count**0.5 * mean.abs()
+    norms = torch.where(norms > rounding, norms, torch.inf)
     return by_size((products / norms[:, None] / norms).abs().sum(0))
 
 
