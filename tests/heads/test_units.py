@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from vinets.heads import ProductsHead, ProductsOptions, ReLUUnits
+from vinets.heads import ProductsHead, ProductsOptions, ReLUUnits, units
 from vinets.heads.units import NormalizedForms, SpatialPatterns
 from vinets.testing.heads import HeadContract, lived, small_latents
 
@@ -93,3 +93,29 @@ def test_there_is_always_a_unit_and_never_more_patterns_than_positions(small):
 def test_forms_start_at_the_size_of_their_variables():
     weight = NormalizedForms(400, 50).weight.detach()
     assert 0.8 < float(weight.norm(dim=1).mean()) < 1.2
+
+
+@pytest.mark.parametrize("kind", [ProductsHead, ReLUUnits])
+def test_large_forms_are_computed_once_more_for_gradients(kind, monkeypatch):
+    """Gradients are the same, and need less memory until the batch is done."""
+
+    def gradients(most: int) -> tuple[list[torch.Tensor], int]:
+        torch.manual_seed(0)
+        monkeypatch.setattr(units, "KEPT_VALUES", most)
+        head, kept = kind(4, 100, 3, count=32, rank=2), dict[int, int]()
+        latents = torch.randn(6, 4, 100, requires_grad=True)
+
+        def keep(tensor: torch.Tensor) -> torch.Tensor:
+            kept[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
+            return tensor
+
+        with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+            loss = head(latents).square().sum()
+        loss.backward()
+        return [latents.grad, *(p.grad for p in head.parameters())], sum(kept.values())
+
+    plain, much = gradients(10**9)
+    again, little = gradients(0)
+    for one, other in zip(plain, again, strict=True):
+        torch.testing.assert_close(one, other)
+    assert little < much / 2

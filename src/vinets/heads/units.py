@@ -16,12 +16,15 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
 from vinets.core.checks import optional_positive_int
 from vinets.heads import fused, pieces
 from vinets.heads.base import FeatureHead, LastLayer
 from vinets.heads.pieces import HeadMaps, LinearMap, by_parts, in_use, traced
 from vinets.heads.polynomial_layer import batch_moments
+
+KEPT_VALUES = 2**22  # forms of an image above which gradients compute them once more
 
 
 class SpatialPatterns(nn.Module):
@@ -134,6 +137,7 @@ class UnitsHead(FeatureHead):
     # Units are products of forms (False) or ReLUs of them (True), as the kernel for GPUs makes
     # them; None: it makes no such units.
     rectified: ClassVar[bool | None] = None
+    watched = False  # whether a pass in training leaves values for the loss
 
     def __init__(
         self,
@@ -181,7 +185,11 @@ class UnitsHead(FeatureHead):
         def sums(part: Tensor) -> Tensor:
             return self.spatial(self.units(F.linear(part, weight, bias)))
 
-        return by_parts(sums, h, self.shape[1] * len(weight))
+        size = self.shape[1] * len(weight)
+        if size <= KEPT_VALUES or self.watched or traced() or not torch.is_grad_enabled():
+            return by_parts(sums, h, size)
+        # Gradients would keep several times so many values until the whole batch is done.
+        return by_parts(lambda part: checkpoint(sums, part, use_reentrant=False), h, size)
 
     def _in_use(self, latents: Tensor, forms: nn.Linear) -> Tensor:
         """Return sums (B, N) for inference: channels stay first, and values change in place."""
