@@ -9,7 +9,8 @@ import torch
 from torch.nn import functional as F
 
 from vinets.data import Augmentation, ImageSource, Preprocessing, digits
-from vinets.data.images import UPRIGHT, ResizedCrops, augment_by, normalise_by, read_image
+from vinets.data.conversion import as_source
+from vinets.data.images import UPRIGHT, ResizedCrops, at_once, augment_by, normalise_by, read_image
 
 GENERATOR = torch.Generator().manual_seed(0)
 IMAGES = torch.randint(256, (23, 3, 10, 12), dtype=torch.uint8, generator=GENERATOR)
@@ -360,3 +361,17 @@ def test_without_pillow_the_extra_is_named(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "PIL", None)
     with pytest.raises(ImportError, match=r"vinets\[images\]"):
         READING.read(tmp_path / "a.png")
+
+
+@pytest.mark.parametrize(
+    ("shape", "device", "count"),
+    [((3, 32, 32), "cpu", 512), ((3, 224, 224), "cpu", 27), ((3, 999, 999), "cpu", 16)]
+    + [((3, 224, 224), "cuda", 512)],
+)
+def test_few_large_images_run_through_a_network_together_on_a_cpu(shape, device, count):
+    pixels = torch.zeros(1, dtype=torch.uint8).expand(2, *shape)
+    source = ImageSource(
+        pixels, [0, 1], None, Preprocessing(shape[0], shape[1:], (0,) * 3, (1,) * 3)
+    )
+    assert at_once(source, 512, device) == count
+    assert at_once(as_source((pixels.float(), torch.tensor([0, 1]))), 512, device) == 512

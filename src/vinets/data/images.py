@@ -26,6 +26,7 @@ from vinets.data.source import (
     DataSplit,
     Device,
     Indices,
+    Source,
     positive_int,
 )
 
@@ -35,6 +36,8 @@ MAX_PIXELS = 2**26  # 192 MiB as RGB; a small file may claim to be far larger
 MODES = {1: "L", 3: "RGB"}
 BICUBIC = 3  # as Pillow numbers its filters
 FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF")  # no other decoder of Pillow is asked
+VALUES_AT_ONCE = 2**22  # pixels of images that run through a network together on a CPU
+MIN_AT_ONCE = 16  # images, however large
 CROP_DETAIL = 1.6  # sides of images that resized crops are taken from, as a multiple of the size
 CROP_ATTEMPTS = 10  # areas and proportions that are drawn until a crop fits into the image
 RESIZES = ("squash", "crop")  # scale both sides apart, or cut out the middle and scale that
@@ -323,6 +326,16 @@ class ImageSource(CheckedSource):
 
         # Everything above is done now, and not when the first batch is asked for.
         return itertools.starmap(batch, enumerate(order.to(pixels.device).split(size)))
+
+
+def at_once(source: Source, most: int, device: Device = "cpu") -> int:
+    """Return how many examples run through a network together where nothing is trained.
+
+    On a CPU, ``most`` large images would need gigabytes for their activations, and be no quicker.
+    """
+    if not isinstance(source, ImageSource) or torch.device(device).type != "cpu":
+        return most
+    return max(MIN_AT_ONCE, min(most, VALUES_AT_ONCE // math.prod(source.images.shape[1:])))
 
 
 def image_split(

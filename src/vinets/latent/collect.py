@@ -22,6 +22,7 @@ from vinets.core.progress import Progress, progress_of
 from vinets.core.settings import LatentOptions
 from vinets.data.conversion import as_source
 from vinets.data.digest import examples_digest
+from vinets.data.images import at_once
 from vinets.data.source import Batches, Source, choose_per_class
 from vinets.latent.cut import resolve_cut, truncate
 from vinets.latent.reader import LatentReader, channels_come_last
@@ -323,7 +324,7 @@ def collect(
 
     store = collect_latents(
         _Read(backbone, reader),
-        counted(part.batches(options.batch_size, device=device)),
+        counted(part.batches(at_once(part, options.batch_size, device), device=device)),
         memory_limit=options.memory_limit,
     )
     record = record_of(model, source, name, data=trained_on(model, then=examples_digest(source)))

@@ -24,6 +24,7 @@ from vinets.core.device import Inputs, call, device_of, each, evaluating, logits
 from vinets.core.plain import as_plain
 from vinets.core.progress import Progress
 from vinets.data.conversion import as_source
+from vinets.data.images import at_once
 from vinets.data.source import DataSplit, Source
 from vinets.measure.cost import batch_of
 from vinets.networks.network import refuse_seen
@@ -128,7 +129,7 @@ def evaluate(
     if whole or pair or hasattr(data, "__getitems__"):
         source = examples_of("evaluate", {"The network": network}, data, part)
         classes = classes or source.classes
-        batches = source.batches(batch_size, device=on)
+        batches = source.batches(at_once(source, batch_size, on), device=on)
     elif not isinstance(data, Iterable):
         accepted = "a data source, a Dataset, a DataLoader, a pair of tensors, or batches"
         raise parameter_error("evaluate", "data", accepted, type(data).__name__)

@@ -20,6 +20,7 @@ from vinets.core.tensors import digest, fingerprint
 from vinets.data import DataSplit, ImageSource, Source, load_data
 from vinets.data.conversion import draw_from
 from vinets.data.digest import examples_digest, identify
+from vinets.data.images import at_once
 from vinets.data.source import choose_per_class, require_split
 from vinets.heads import HEADS, BuildFacts
 from vinets.latent.collect import Latents, collect
@@ -34,9 +35,6 @@ from vinets.training import LatentViews, Lessons, cache_latents
 
 CHUNK = 2_000  # examples at once where nothing is trained
 LOOKED_AT = 1_000  # examples of each part that the uncut network is tested on before any work
-# Of these at once: of large images more would be slower on a CPU, where activations above 32 MiB
-# are new memory every time.
-LOOKED_AT_ONCE = 16
 MAX_VIEW_BYTES = 64 << 30  # bytes of cached latents
 COUNTED = {"all": all_convolutions, "paper": paper_convolutions, "layers": all_layers}
 
@@ -166,7 +164,6 @@ class Setup:
                 draw_from(part, LOOKED_AT, 0),
                 part="train",
                 device=self.device,
-                batch_size=LOOKED_AT_ONCE,
             )
             for part in (self.test, self.train)
         )
@@ -279,7 +276,8 @@ class Cut:
     @cached_property
     def test_latents(self) -> Tensor:
         """Latents (m, C, P) of the test data, in half precision, on the device."""
-        latents, batches = self.latents, self.setup.test.batches(CHUNK, device=self.setup.device)
+        latents, test, device = self.latents, self.setup.test, self.setup.device
+        batches = test.batches(at_once(test, CHUNK, device), device=device)
         with torch.no_grad():
             return torch.cat([latents.reader(latents.backbone(x)).half() for x, _ in batches])
 

@@ -17,6 +17,7 @@ from vinets.algebra.common_terms import count_monomials
 from vinets.core.device import call, evaluating
 from vinets.core.plain import as_plain
 from vinets.core.progress import Notes
+from vinets.data.images import at_once
 from vinets.heads import HEADS, Head, LastLayer, PolynomialHead, VanishingOptions
 from vinets.heads.facts import VanishingFacts, class_means, measure_vanishing
 from vinets.heads.vanishing import find_components, find_generators
@@ -202,7 +203,8 @@ def _theory(setup: Setup, network: CutNetwork) -> TheoryFacts:
     """Compute the complexities of a network and of the uncut one, and the theorem's bounds."""
     example = setup.train.example()
     assert isinstance(example, Tensor)  # the theory says nothing about other inputs
-    batches = partial(setup.train.batches, CHUNK, device=setup.device)
+    size = at_once(setup.train, CHUNK, setup.device)
+    batches = partial(setup.train.batches, size, device=setup.device)
     given = example.to(setup.device)
     studied = study(setup.model, network.record.cut, given, network=network, batches=batches)
     assert studied.network is not None  # because it was passed
@@ -269,7 +271,8 @@ def _test_variables(cut: Cut, trial: Trial, network: CutNetwork) -> Iterator[tup
         for z, y in _chunks(cut.test_latents, setup.test.labels):
             yield head.variables(z), y
     else:
-        for x, y in setup.test.batches(CHUNK // 4, device=setup.device):
+        size = at_once(setup.test, CHUNK // 4, setup.device)
+        for x, y in setup.test.batches(size, device=setup.device):
             yield head.variables(call(network.latents, x)), y
 
 

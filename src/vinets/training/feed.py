@@ -21,6 +21,7 @@ from vinets.core.settings import TrainingOptions
 from vinets.core.tensors import digest, read_file, write_file
 from vinets.data.conversion import as_source, split_source
 from vinets.data.digest import content
+from vinets.data.images import at_once
 from vinets.data.source import Source
 from vinets.latent.reader import Penultimate
 from vinets.networks.network import CutNetwork
@@ -317,10 +318,11 @@ def cache_latents(
         logits.extend([torch.cat(answers)] if answers else [])
         return torch.cat(parts)
 
+    batch = at_once(feed.train, LATENT_BATCH, device)
     passes = (feed.draws(number) for number in range(1, views + 1))
-    latents = tuple(collect(feed.batches(feed.train, LATENT_BATCH, draws=one)) for one in passes)
+    latents = tuple(collect(feed.batches(feed.train, batch, draws=one)) for one in passes)
     held, held_labels = first[:0].to(dtype), feed.train.labels[:0]
     if feed.held is not None:
-        held, held_labels = collect(feed.held_out(LATENT_BATCH)), feed.held.labels
+        held, held_labels = collect(feed.held_out(batch)), feed.held.labels
     labels, held_labels = feed.train.labels.to(device), held_labels.to(device)
     return LatentViews(latents, labels, tuple(logits), held, held_labels, facts=feed.facts)

@@ -19,7 +19,7 @@ from vinets.core.progress import Progress, progress_of
 from vinets.core.settings import BACKBONE, LAYOUTS, TrainingOptions
 from vinets.core.tensors import digest
 from vinets.data.conversion import as_source
-from vinets.data.images import ImageSource
+from vinets.data.images import ImageSource, at_once
 from vinets.heads import Head, ProductsHead
 from vinets.networks.network import CutNetwork, remember_examples
 from vinets.training.epochs import Criterion, Group, History, distilled, fit
@@ -112,7 +112,8 @@ def fine_tune(
         else:  # one pass over the data
             feed = InputFeed(data, recipe, device=device, network=network)
             remember_examples(network, feed.source)
-            steps = feed.batches(feed.train, LATENT_BATCH, draws=feed.draws(1), teach=False)
+            size = at_once(feed.train, LATENT_BATCH, device)
+            steps = feed.batches(feed.train, size, draws=feed.draws(1), teach=False)
             # Latents are one tensor, whatever the inputs of the backbone are.
             parts = ((cast(Tensor, z), y) for z, y, _ in steps)
         history = solve_classifier(last, parts, recipe)
