@@ -317,13 +317,20 @@ def test_images_are_squashed_or_cut_around_their_middle(tmp_path, pillow, size):
     height, width = size
     side = min(24 / width, 12 / height)
     left, top = (24 - side * width) / 2, (12 - side * height) / 2
-    for how, box in (("squash", None), ("crop", (left, top, 24 - left, 12 - top))):
+    cut = (left, top, 24 - left, 12 - top)
+    inner = (12 - 3 * side * width / 8, 6 - 3 * side * height / 8)
+    inner = (*inner, 24 - inner[0], 12 - inner[1])
+    for how, box in (("squash", None), ("crop", cut), ("crop:1", cut), ("crop:.75", inner)):
         expected = np.asarray(image.resize((width, height), pillow.BICUBIC, box=box))
         reading = Preprocessing(3, size, (0.0,) * 3, (1.0,) * 3, how)
         found = (255 * reading.read(tmp_path / "wide.png")[0]).round().permute(1, 2, 0)
         np.testing.assert_array_equal(found.numpy(), expected)
-    with pytest.raises(ValueError, match="'resize' parameter"):
-        Preprocessing(3, size, (0.0,) * 3, (1.0,) * 3, "stretch")
+    same = read_image(tmp_path / "wide.png", 3, (12, 24), "crop:0.5")  # of the same size, too
+    expected = image.resize((24, 12), pillow.BICUBIC, box=(6, 3, 18, 9))
+    np.testing.assert_array_equal(same.transpose(1, 2, 0), np.asarray(expected))
+    for wrong in ("stretch", "crop:", "crop:0", "crop:1.5", "crop:nan", "squash:1", "crop:a", 1):
+        with pytest.raises(ValueError, match="'resize' parameter"):
+            Preprocessing(3, size, (0.0,) * 3, (1.0,) * 3, wrong)
 
 
 def test_no_other_decoder_is_asked(tmp_path, pillow):
@@ -365,8 +372,12 @@ def test_without_pillow_the_extra_is_named(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     ("shape", "device", "count"),
-    [((3, 32, 32), "cpu", 512), ((3, 224, 224), "cpu", 27), ((3, 999, 999), "cpu", 16)]
-    + [((3, 224, 224), "cuda", 512)],
+    [
+        ((3, 32, 32), "cpu", 512),
+        ((3, 224, 224), "cpu", 27),
+        ((3, 999, 999), "cpu", 16),
+        ((3, 224, 224), "cuda", 512),
+    ],
 )
 def test_few_large_images_run_through_a_network_together_on_a_cpu(shape, device, count):
     pixels = torch.zeros(1, dtype=torch.uint8).expand(2, *shape)

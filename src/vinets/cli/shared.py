@@ -52,8 +52,18 @@ PAIRS = Domain(
     metavar="KEY=VALUE",
 )
 RESIZE = Domain(
-    "squash or crop", lambda how: how in (None, "squash", "crop"), choices=("squash", "crop")
+    "squash, crop, or crop:SHARE with a share in (0, 1], such as crop:0.875",
+    lambda how: True,  # what stands here has been read
+    lambda written: _resize(written),
 )
+
+
+def _resize(written: str) -> str:
+    from vinets.data.images import share_cut  # which knows what is accepted
+
+    share_cut(written)
+    return written
+
 
 PYTHON_WORDS = {"True": "true", "False": "false", "None": "null"}  # and what JSON has for them
 
@@ -112,7 +122,7 @@ class CommonOptions(Options):
         if takes_size(data) and isinstance(split.train, ImageSource):
             height, width = split.train.images.shape[2:]
             done, other = "squashed", "crop cuts their middle out"
-            if split.train.preprocessing.resize == "crop":
+            if split.train.preprocessing.resize != "squash":
                 done, other = "cut around the middle", "squash scales both sides apart"
             said = f"are {done} to {height} × {width} pixels; --resize {other}"
             self.note(f"Images of other shapes {said}.")
@@ -216,7 +226,8 @@ class ReadingOptions(Options):
     resize: str | None = option(
         None,
         RESIZE,
-        "How images get the size: squash scales both sides apart, crop cuts the middle out.",
+        "How images get the size: squash scales both sides apart, crop cuts the middle out, "
+        "crop:0.875 this share of it.",
         shown="that of a saved network, else squash",
     )
     skip_unreadable: bool = option(False, flag(), "Leave out images that cannot be read.")

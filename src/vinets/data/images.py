@@ -40,13 +40,25 @@ VALUES_AT_ONCE = 2**22  # pixels of images that run through a network together o
 MIN_AT_ONCE = 16  # images, however large
 CROP_DETAIL = 1.6  # sides of images that resized crops are taken from, as a multiple of the size
 CROP_ATTEMPTS = 10  # areas and proportions that are drawn until a crop fits into the image
-RESIZES = ("squash", "crop")  # scale both sides apart, or cut out the middle and scale that
 ORIENTATION, BITS, PHOTOMETRIC = 274, 258, 262  # numbers of tags in EXIF and TIFF
 # Pillow's transpositions that turn a picture upright, by its orientation in EXIF.
 UPRIGHT = {2: 0, 3: 3, 4: 1, 5: 5, 6: 4, 7: 6, 8: 2}
 MAX_NAMED = 50  # unreadable files in a message
 FILES_AT_ONCE = 1024  # files that are read before the next ones are begun
 MOST_THREADS = 8  # beyond it, threads wait for the interpreter, and processes are faster
+
+
+def share_cut(resize: Any) -> float:
+    """Return the share of the largest sides that fit which is cut out of images; 0 for squash."""
+    known = {"squash": 0.0, "crop": 1.0}
+    if resize in known:
+        return known[resize]
+    way, _, share = str(resize).partition(":")
+    with suppress(ValueError):
+        if way == "crop" and 0 < float(share) <= 1:
+            return float(share)
+    accepted = "squash, crop, or crop:SHARE with a share in (0, 1], such as crop:0.875"
+    raise parameter_error("Preprocessing", "resize", accepted, resize)
 
 
 @dataclass(frozen=True)
@@ -61,7 +73,7 @@ class Preprocessing:
 
     def __post_init__(self) -> None:
         positive_int("Preprocessing", "channels", self.channels)
-        one_of("Preprocessing", "resize", self.resize, RESIZES)
+        share_cut(self.resize)
         if not isinstance(self.size, tuple) or len(self.size) != 2:
             raise parameter_error("Preprocessing", "size", "a pair (height, width)", self.size)
         for side in self.size:
@@ -447,7 +459,8 @@ def read_image(
     The image is turned upright as EXIF says, and its first frame counts. Of 16 bits the upper 8
     are kept, what is transparent lies on white, and colours are converted to 1 channel (grey) or 3
     (red, green, blue). To resize, ``"squash"`` scales the sides apart; ``"crop"`` cuts out the
-    largest part of these proportions around the centre.
+    largest part of these proportions around the centre, and ``"crop:0.875"`` this share of its
+    sides, as networks for ImageNet are usually tested.
     """
     if channels not in MODES:
         raise parameter_error("read_image", "channels", "1 (grey) or 3 (RGB)", channels)
@@ -467,10 +480,11 @@ def read_image(
             image = pillow.alpha_composite(pillow.new("RGBA", image.size, "white"), image)
         image = image.convert(MODES[channels])
         image = image if turn is None else image.transpose(turn)
-        if size is not None and (image.height, image.width) != size:
+        share = share_cut(resize)
+        if size is not None and ((image.height, image.width) != size or 0 < share < 1):
             box, (height, width) = (0.0, 0.0, *map(float, image.size)), size
-            if resize == "crop":
-                scale = min(image.width / width, image.height / height)
+            if share:
+                scale = share * min(image.width / width, image.height / height)
                 x = max(0.0, (image.width - scale * width) / 2)
                 y = max(0.0, (image.height - scale * height) / 2)
                 box = (x, y, image.width - x, image.height - y)

@@ -86,8 +86,8 @@ def open_with_data(
     flip, crop, scale : bool or None, float or None, (float, float) or None
         See :func:`vinets.data.images.augment_by`; None is what is known of the data.
     resize : str or None, default=None
-        ``"squash"`` or ``"crop"``, see :func:`vinets.data.image_folder`; None is what a saved
-        network was made for, or else ``"squash"``.
+        ``"squash"``, ``"crop"`` or ``"crop:0.875"``, see :func:`vinets.data.images.read_image`;
+        None is what a saved network was made for, or else ``"squash"``.
     """
     names = () if classes is None else read_classes(classes)
     saved = open_network(spec, weights, options=options) if is_saved(spec) else None
