@@ -35,6 +35,7 @@ from torch import Tensor, nn
 
 from benchmarks.record import RESULTS
 from vinets import CutNetwork, build, fine_tune
+from vinets.core.device import logits_of
 from vinets.export import export_network
 from vinets.latent.cut import StoppedNetwork, cut_points, truncate
 from vinets.latent.paths import main_tensor
@@ -119,6 +120,7 @@ DOZEN = (  # families that differ most, for the tests
 )
 NO_CUT = "no tensor in the network is passed by all paths"
 BATCH = 4
+VANISHED = 1e-20  # logits that random weights have made so small are rounding alone
 
 
 def make(name: str) -> tuple[nn.Module, Tensor]:
@@ -141,7 +143,20 @@ def make(name: str) -> tuple[nn.Module, Tensor]:
         network = create_model(name)
         known = getattr(network, "default_cfg", None) or {"input_size": (3, 224, 224)}
         pixels = 299 if name == "torchvision:inception_v3" else known["input_size"][-1]
-    return network.eval(), torch.randn(BATCH, 3, pixels, pixels)
+    images = torch.randn(BATCH, 3, pixels, pixels)
+    with torch.no_grad():
+        if float(logits_of(network.eval()(images)).abs().max()) < VANISHED:
+            _normalise(network, images)
+    return network.eval(), images
+
+
+def _normalise(network: nn.Module, images: Tensor) -> None:
+    """Let statistics of batches be those of the images, as in any network that was trained."""
+    for module in network.modules():
+        if isinstance(module, nn.modules.batchnorm._BatchNorm):
+            module.reset_running_stats()
+            module.momentum = None
+    network.train()(images)
 
 
 def examine(name: str, onnx: bool = True, checked: int = 4) -> dict[str, Any]:

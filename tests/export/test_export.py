@@ -346,6 +346,37 @@ def test_the_batch_is_named_in_every_kind_of_network(tmp_path, onnxruntime, make
     assert ends(session) == [["batch", *shape], ["batch", 10]]
 
 
+class Windows(nn.Module):
+    """Attention within windows, by a table that it looks up once; a branch that does not trace."""
+
+    def __init__(self):
+        super().__init__()
+        self.table, self.cache = nn.Parameter(torch.randn(3)), {}
+        self.last = nn.Linear(64, 10)
+        self.attend = nn.Identity()
+
+    def forward(self, x):
+        if "scale" not in self.cache:
+            self.cache["scale"] = self.table[torch.tensor([0, 2])].mean()
+        windows = x.unflatten(2, (2, 4)).unflatten(4, (2, 4)).permute(0, 2, 4, 1, 3, 5)  # 6 axes
+        values = windows.flatten(1, 2).flatten(-2)[:, :, None] * self.cache["scale"]  # 5 of them
+        x = nn.functional.scaled_dot_product_attention(values, values, values)
+        x = self.attend(x.flatten(1, -2))
+        return self.last((-x if x.sum() > 0 else x).flatten(1))
+
+
+def test_attention_in_windows_is_exported_and_caches_are_left_alone(tmp_path, onnxruntime):
+    labels = torch.arange(40) % 10
+    images = torch.randn(40, 1, 8, 8, generator=torch.Generator().manual_seed(0))
+    options = {"head": "pooled", "read": "mean_token", "progress": None}
+    network, _ = build(Windows().eval(), (images, labels), "attend", **options)
+    network.backbone.model.cache.clear()  # so that the exporter is the first to fill it
+    report = export_network(network.eval(), tmp_path / "net.onnx", example=images[:1])
+    assert report.largest_difference < 1e-5
+    logits = network(images).detach()  # of numbers, and not of what the exporter computed with
+    torch.testing.assert_close(open_exported(tmp_path / "net.onnx")(images), logits)
+
+
 def test_a_symbol_of_torch_is_renamed_wherever_it_stands(written):
     import onnx
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import copy
 import importlib
 import json
 import re
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from vinets.core.checks import first_reason_of
 from vinets.core.device import tensors_of
@@ -178,7 +182,9 @@ def program_of(network: Network) -> torch.export.ExportedProgram:
     # Two examples, because a batch of one would be taken for a constant.
     inputs = tuple(tensors_of(example_inputs(network.record.inputs, batch=2)))
     names = tuple(network.record.inputs)
-    with torch.no_grad():
+    # A copy, because networks with caches keep what is computed in them, such as symbolic tensors.
+    network = copy.deepcopy(network)
+    with torch.no_grad(), _attention_of_four_axes():
         module = _Positional(network, names)
         if isinstance(network, CutNetwork):
             module = _Positional(network.backbone, names, network.reader, network.head)
@@ -196,6 +202,25 @@ def program_of(network: Network) -> torch.export.ExportedProgram:
                 module = _Positional(graph, ("",), network.reader, network.head)
         shapes = (tuple({0: torch.export.Dim("batch")} for _ in inputs),)  # one argument, *inputs
         return torch.export.export(module.eval(), inputs, dynamic_shapes=shapes, strict=False)
+
+
+@contextmanager
+def _attention_of_four_axes() -> Iterator[None]:
+    """Join leading axes in attention, of which ONNX takes two; windows and groups are a third."""
+    attention: Any = functional.scaled_dot_product_attention
+
+    def joined(query: Tensor, key: Tensor, value: Tensor, *how: Any, **named: Any) -> Tensor:
+        masked = any(argument is not None for argument in (*how[:1], named.get("attn_mask")))
+        if query.ndim <= 4 or masked or key.shape[:-2] != query.shape[:-2]:
+            return attention(query, key, value, *how, **named)
+        parts = (tensor.flatten(0, -4) for tensor in (query, key, value))
+        return attention(*parts, *how, **named).unflatten(0, query.shape[:-3])
+
+    functional.scaled_dot_product_attention = joined
+    try:
+        yield
+    finally:
+        functional.scaled_dot_product_attention = attention
 
 
 class _Positional(nn.Module):

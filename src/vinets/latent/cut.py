@@ -271,7 +271,7 @@ def _trace(model: nn.Module, keep: str = "") -> fx.Graph | None:
     # A network may do anything with stand-ins for tensors, and raise anything. It has done nothing
     # wrong yet, and can run untraced.
     try:
-        graph = Tracer().trace(model)
+        graph = Tracer().trace(_twin(model))  # stand-ins may stay behind in caches
     except Exception:
         return None
     graph.owning_module = cast(Any, model)  # which has its modules
