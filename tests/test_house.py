@@ -15,10 +15,10 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1] / "src" / "vinets"
 CEILINGS = {
-    "lines": 38_250,
+    "lines": 38_360,
     "files": 194,
     "private functions that are called once": 139,
-    "dataclasses": 187,
+    "dataclasses": 188,
     "classes named by a gerund or participle alone": 3,
     "global statements": 1,
     "comments that begin with 'of'": 0,

@@ -89,7 +89,7 @@ REFUSED = [
     (f"{TRAIN} --model digits_cnn {DIGITS} --crop 2", "--crop must be a share"),
     (
         f"{TRAIN} --model digits_cnn --data {{d}}/Z.npy,{{d}}/y.npy --flip",
-        "(--crop) are for images",
+        "(--scale) are for images",
     ),
     (f"{TRAIN} --model {{base}} {DIGITS}", "to train from scratch"),
     (f"{TRAIN} --recipe digit-cnn", "Did you mean 'digits-cnn'?"),

@@ -51,11 +51,6 @@ PAIRS = Domain(
     typed=list[str],
     metavar="KEY=VALUE",
 )
-RESIZE = Domain(
-    "squash, crop, or crop:SHARE with a share in (0, 1], such as crop:0.875",
-    lambda how: True,  # what stands here has been read
-    lambda written: _resize(written),
-)
 
 
 def _resize(written: str) -> str:
@@ -63,6 +58,13 @@ def _resize(written: str) -> str:
 
     share_cut(written)
     return written
+
+
+RESIZE = Domain(
+    "squash, crop, or crop:SHARE with a share in (0, 1], such as crop:0.875",
+    lambda how: True,  # what stands here has been read
+    _resize,
+)
 
 
 PYTHON_WORDS = {"True": "true", "False": "false", "None": "null"}  # and what JSON has for them

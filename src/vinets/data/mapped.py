@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-RESIDENT_BYTES = 256 << 20  # of a mapped file that stay in memory between two reads
+RESIDENT_BYTES = 256 << 20  # stay in memory between two reads of a mapped file
 ROWS_AT_ONCE = 1024
 
 
