@@ -79,9 +79,9 @@ def measure_speed(
     Parameters
     ----------
     networks : dict of str to Module
-        The networks by name. They are not changed: copies run, in eval mode without gradients.
-        Exported files run on the CPU in their own precision, not compiled, with the threads of
-        torch; their peak memory is not known.
+        By name. They are not changed: copies run, in eval mode without gradients. Exported files
+        run on the CPU in their own precision, not compiled, with the threads of torch; their peak
+        memory is not known.
     example : Tensor or dict of Tensor
         A batch of inputs; its rows are repeated to fill each batch.
     compile : bool
@@ -106,7 +106,6 @@ def measure_speed(
         one.eval().to(memory_format=layout)
 
     def fill(tensor: Tensor) -> Tensor:
-        """Repeat the rows to a batch."""
         tensor = tensor[torch.arange(size, device=tensor.device) % len(tensor)].to(on)
         return tensor.to(memory_format=layout) if tensor.ndim == 4 else tensor
 
