@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -49,7 +49,7 @@ class Score(ABC):
     def __init__(self, classifier: nn.Linear | None = None) -> None:
         if self.needs_classifier and classifier is None:
             raise ValueError(f"the score {self.name!r} needs a network that ends in a linear layer")
-        self.classifier = classifier
+        self.classifier: Any = classifier
 
     def fit(self, train: Activations) -> Self:
         """Fit to training examples; some scores need no fit."""
@@ -62,8 +62,7 @@ class Score(ABC):
     @torch.no_grad()
     def energy_behind(self, features: Tensor) -> Tensor:
         """Compute the energy of the logits that the classifier gives on features (m, D)."""
-        assert self.classifier is not None  # __init__ has checked that it is there
-        return energy_of(F.linear(features, self.classifier.weight, self.classifier.bias))
+        return energy_of(self.classifier(features))
 
 
 def energy_of(logits: Tensor) -> Tensor:
@@ -146,7 +145,6 @@ class ViM(Score):
     needs_classifier = True
 
     def fit(self, train: Activations) -> Self:
-        assert self.classifier is not None
         weight, bias = (t.detach().double() for t in (self.classifier.weight, self.classifier.bias))
         self.origin = -torch.linalg.pinv(weight) @ bias
         centred = train.features.double() - self.origin
