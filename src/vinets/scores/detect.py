@@ -26,6 +26,7 @@ from vinets.core.checks import parameter_error
 from vinets.core.device import Inputs, call, device_of, each, evaluating, logits_of
 from vinets.core.progress import Progress, Silent
 from vinets.data import DataSplit, ImageSource, Preprocessing, Source, load_data
+from vinets.data.conversion import draw_from
 from vinets.data.source import choose_per_class
 from vinets.data.synthetic import noise, textures
 from vinets.heads.class_distances import (
@@ -37,7 +38,7 @@ from vinets.heads.class_distances import (
     try_spaces,
 )
 from vinets.latent.cut import cut_points
-from vinets.latent.reader import classifier_of
+from vinets.latent.reader import LatentReader, classifier_of
 from vinets.networks.network import CutNetwork
 from vinets.scores.scores import SCORES, Activations, energy_of, labels_of, rates
 
@@ -146,13 +147,12 @@ def ood_images(spec: str, preprocessing: Preprocessing, count: int, seed: int) -
     if spec in IMAGES_BY_RULE:
         return preprocessing(IMAGES_BY_RULE[spec](count, shape, seed))
     try:
-        source = load_data(spec, seed=seed).test
+        drawn = draw_from(load_data(spec, seed=seed).test, count, seed)
     except ValueError as error:
         raise ValueError(f"{error} Images by rule are 'noise' and 'textures'.") from None
-    if not isinstance(source, ImageSource):
+    if not isinstance(drawn, ImageSource):
         raise ValueError(f"{spec} has no images. Pass images, 'noise' or 'textures'.")
-    order = torch.randperm(len(source), generator=torch.Generator().manual_seed(seed))
-    images = source.images[order[:count].sort().values].cpu().float()
+    images = drawn.images[:].cpu().float()
     if images.shape[1] != shape[0]:
         images = images.mean(1, keepdim=True).expand(-1, shape[0], -1, -1)
     if images.shape[2:] != shape[1:]:
@@ -190,12 +190,10 @@ def read_activations(
     kept: dict[str, list[Tensor]] = {name: [] for name in layers}
     features: list[Tensor] = []
     logits: list[Tensor] = []
+    mean = LatentReader("mean_token")
 
-    def keep(name: str, module: nn.Module, inputs: object, output: Tensor) -> None:
-        # The mean over positions of a map (B, C, H, W) or of tokens (B, T, C).
-        positions = {4: (2, 3), 3: (1,)}.get(output.ndim)
-        vectors = output.mean(positions) if positions else output.flatten(1)
-        kept[name].append(vectors.float())
+    def keep(name: str, module: nn.Module, inputs: object, output: object) -> None:
+        kept[name].append(mean(output)[..., 0].float())
 
     def keep_input(module: nn.Module, inputs: tuple[Tensor]) -> None:
         features.append(inputs[0].float())
