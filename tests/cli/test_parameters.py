@@ -11,19 +11,8 @@ from cyclopts import App
 from vinets.cli import parameters
 from vinets.cli.app import sentence
 from vinets.cli.parameters import NAMES, OUTPUT, argument, spread, takes
-from vinets.core.options import (
-    Options,
-    choice,
-    count,
-    flag,
-    flag_of,
-    gibibytes,
-    option,
-    optional,
-    real,
-    share,
-)
-from vinets.core.settings import LatentOptions, SpeedOptions, TrainingOptions
+from vinets.core.options import FLAG, Options, choice, count, flag_of, option, real, share
+from vinets.core.settings import BYTES, LatentOptions, SpeedOptions, TrainingOptions
 from vinets.heads import HEADS
 
 
@@ -33,11 +22,11 @@ class CookingOptions(Options):
 
     panel: ClassVar[str] = "Kitchen"
     minutes: int | None = option(12, count(), "How long.")
-    salt: float | None = option(None, optional(real(0, 1)), "How much salt.", shown="to taste")
+    salt: float | None = option(None, real(0, 1), "How much salt.", shown="to taste")
     heat: str = option("low", choice("low", "high"), "How hot.")
-    lid: bool = option(True, flag(), "Put the lid on.")
-    stir: bool = option(False, flag(), "Stir.", flag="--stirring")
-    pot: int = option(4 << 30, gibibytes(), "Room.", shown="4")
+    lid: bool = option(True, FLAG, "Put the lid on.")
+    stir: bool = option(False, FLAG, "Stir.", flag="--stirring")
+    pot: int = option(4 << 30, BYTES, "Room.", shown="4")
     eaten: int | float | None = option(None, share(), "What is eaten.")
 
 

@@ -126,12 +126,20 @@ def parse(words: Sequence[str]) -> Call:
 def run(words: Sequence[str]) -> int:
     """Carry out a line, and return its exit code: what goes wrong is one sentence on stderr."""
     call, bare = None, len(words) < 2 and not any(word.startswith("-") for word in words)
+    show_usual = warnings.showwarning
+
+    def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+        if issubclass(category, DoubtWarning):  # one of this package, on a network or on data
+            print(f"Warning: {message}", file=sys.stderr)
+        else:
+            show_usual(message, category, *place, **more)
+
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("always", category=DoubtWarning)
-            # Pillow's warning of large images, which are refused here, all of them
+            # Pillow warns of large images, all of which are refused here.
             warnings.filterwarnings("ignore", "Image size .* exceeds limit")
-            warnings.showwarning = _show_warning(warnings.showwarning)
+            warnings.showwarning = show
             call = parse([*words, "--help"] if bare else words)  # a command alone gets its help
             call.command(*call.bound.args, **call.bound.kwargs)
         sys.stdout.flush()
@@ -153,18 +161,6 @@ def run(words: Sequence[str]) -> int:
         print(f"Error: {as_written(text, call.arguments if call else ())}", file=sys.stderr)
         return REFUSED
     return REFUSED if bare else 0
-
-
-def _show_warning(usual: Callable[..., Any]) -> Callable[..., Any]:
-    """Return what says in one sentence what this package warns of: of a network, or of data."""
-
-    def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
-        if issubclass(category, DoubtWarning):
-            print(f"Warning: {message}", file=sys.stderr)
-        else:
-            usual(message, category, *place, **more)
-
-    return show
 
 
 def as_written(text: str, arguments: Iterable[Any]) -> str:

@@ -18,7 +18,7 @@ import tomli_w
 from cyclopts import Parameter, Token
 
 from vinets.core.files import read_bytes, write_text
-from vinets.core.options import Domain, Options, flag, option, path, text, whole
+from vinets.core.options import FLAG, PATH, TEXT, Domain, Options, option, whole
 from vinets.core.plain import nearest
 
 # Written into a help text, these stand for names that are registered: those that come with the
@@ -63,7 +63,7 @@ NAMES: dict[str, tuple[str, str, Callable[[Any], Iterable[str]]]] = {
 
 
 TEXTS = Domain("texts", lambda texts: isinstance(texts, list), typed=list[str])
-DOMAINS = {bool: flag(), int: whole(), str: text(), Path: path(), list[str]: TEXTS}
+DOMAINS = {bool: FLAG, int: whole(), str: TEXT, Path: PATH, list[str]: TEXTS}
 
 
 class Panel(str):
