@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from program import run
+from program import python, run
 
 import vinets
 from vinets.cli import app
@@ -145,7 +145,7 @@ def test_help_imports_neither_torch_nor_numpy():
         "    assert run(words) == 0\n"
         "assert not {'torch', 'numpy', 'sklearn'} & sys.modules.keys()"
     )
-    subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
+    python(script)
 
 
 def test_a_prediction_does_not_import_the_compiler_of_torch():
@@ -155,7 +155,7 @@ def test_a_prediction_does_not_import_the_compiler_of_torch():
         "run(['predict', 'vinets/digits-cnn-products', '--device', 'cpu']);"
         "assert 'torch' in sys.modules and 'torch._dynamo' not in sys.modules"
     )
-    subprocess.run([sys.executable, "-c", script], check=True, timeout=120)
+    python(script)
 
 
 def test_the_shell_completes(call):

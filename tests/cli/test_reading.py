@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from vinets.core.files import read_json
-from vinets.data import digits, load_data
+from vinets.data import digits
 from vinets.models import create_model, normalisation_of, save_weights
 from vinets.models.libraries.timm import import_timm
 from vinets.runs.on_data import open_with_data
@@ -192,16 +192,11 @@ def test_photographs_are_left_out_and_cut_alike_by_all_commands(
 
 
 def test_folders_of_images_are_mirrored_only_if_asked(colours):
-    assert load_data(colours).train.augmentation.flip is False
-    save = colours.parent / "w.safetensors"
-    save_weights(create_model("resnet20", 2), save)
-    for given, expected in (
-        ({}, (4, False)),
-        ({"flip": True}, (4, True)),
-        ({"crop": 0.0}, (0, False)),
-        ({"crop": 0.25, "flip": True}, (8, True)),
-    ):
-        train = open_with_data("resnet20", colours, weights=save, **given)[1].train
+    weights = colours.parent / "w.safetensors"
+    save_weights(create_model("resnet20", 2), weights)
+    usual, large = ({}, (4, False)), ({"crop": 0.25, "flip": True}, (8, True))
+    for chosen, expected in (usual, large, ({"crop": 0.0}, (0, False))):
+        train = open_with_data("resnet20", colours, weights=weights, **chosen)[1].train
         assert (train.augmentation.padding, train.augmentation.flip) == expected
 
 

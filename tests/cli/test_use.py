@@ -7,6 +7,7 @@ import shutil
 import numpy as np
 import pytest
 import torch
+from program import run
 
 from vinets.data import digits
 from vinets.latent.cut import cut_points
@@ -104,7 +105,7 @@ def test_bench_takes_exported_files_and_says_what_runs_them(call, base, vinet, t
     assert all(part in table for part in ("onnxruntime", "precision", "ratio", "backbone 28,192"))
 
 
-def test_speed_is_that_on_inputs_that_differ(call, base, monkeypatch):
+def test_speed_is_that_on_inputs_that_differ(base, monkeypatch):
     seen = []
 
     def remember(networks, example, **options):
@@ -113,7 +114,7 @@ def test_speed_is_that_on_inputs_that_differ(call, base, monkeypatch):
 
     monkeypatch.setattr("vinets.measure.bench", remember)
     for seed in (0, 0, 1):
-        call("bench", base, "--batch-sizes", "1,6", "--seed", seed)
+        run("bench", base, "--batch-sizes", "1,6", "--seed", seed)
     assert seen[0].shape == (6, 1, 8, 8) and len(seen[0].unique(dim=0)) == 6
     assert torch.equal(seen[0], seen[1]) and not torch.equal(seen[0], seen[2])
     made = noise_like({"ids": torch.tensor([[3, 1]]), "x": torch.zeros(1, 2)}, 3, 0)

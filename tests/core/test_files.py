@@ -11,6 +11,7 @@ import time
 
 import pytest
 import torch
+from program import python
 
 from vinets import build, compress, fine_tune, train_classifier
 from vinets.cli.app import sentence
@@ -193,10 +194,9 @@ def test_a_name_that_libraries_write_differently_is_refused_at_once(tmp_path, na
         "for ask in (lambda: locked(sys.argv[1]).__enter__(), lambda: write_text(sys.argv[1], '')):"
         "\n    try: ask()\n    except ValueError as error: print(str(error).isascii(), error)\n"
     )
-    plain = os.environ | {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
-    command = [sys.executable, "-c", script, path]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, env=plain)
-    assert done.stdout.count("True The name ") == 2 and "cannot be written as UTF-8" in done.stdout
+    plain = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    told = python(script, os.fsdecode(path), **plain).stdout
+    assert told.count("True The name ") == 2 and "cannot be written as UTF-8" in told
     assert not os.listdir(tmp_path)
 
 

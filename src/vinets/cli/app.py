@@ -145,9 +145,7 @@ def run(words: Sequence[str]) -> int:
         sys.stdout.flush()
         out = call.bound.arguments.get("out")
         if isinstance(out, Path) and out.is_dir() and not call.bound.arguments.get("dry_run"):
-            from vinets import __version__
-
-            write_run(out, words[0], given_options(call.arguments), __version__)
+            write_run(out, words[0], given_options(call.arguments))
     except KeyboardInterrupt:
         print(STOPPED_SENTENCE, file=sys.stderr)
         return STOPPED_CODE
@@ -201,11 +199,9 @@ def sentence(error: Exception) -> str | None:
 
 def _version() -> None:
     """Show the version, and what whoever reads about a fault has to know."""
-    import numpy
     import sklearn
     import torch
 
-    from vinets import __version__
     from vinets.measure import machine
 
     facts = machine("cpu")
@@ -214,8 +210,8 @@ def _version() -> None:
     gpus = [torch.cuda.get_device_name(one) for one in range(torch.cuda.device_count())]
     waiting = os.environ.get("OMP_WAIT_POLICY", "not set")
     print(
-        f"vinets {__version__}\n"
-        f"Python {facts['python']}, torch {torch.__version__}, numpy {numpy.__version__}, "
+        f"vinets {facts['vinets']}\n"
+        f"Python {facts['python']}, torch {facts['torch']}, numpy {facts['numpy']}, "
         f"scikit-learn {sklearn.__version__}\n"
         f"processor: {facts['processor']}, bfloat16 is {'fast' if fast else 'slow'}\n"
         f"cores: {facts['cores']}, {load} of them busy or asked for in the last minute\n"

@@ -240,11 +240,10 @@ def refuse_option(flag: str) -> None:
     """Complain about an option of other heads; pass over any other."""
     from vinets.heads import HEADS
 
-    flags = {
-        kind: {flag_of(one) for one in fields(head.Options) if "domain" in one.metadata}
-        for kind, head in HEADS.items()
-    }
-    heads = [kind for kind, known in flags.items() if flag in known]
+    heads = []
+    for kind, head in HEADS.items():
+        if any(flag_of(one) == flag for one in fields(head.Options) if "domain" in one.metadata):
+            heads.append(kind)
     if heads:
         raise ValueError(
             f"{flag} is an option of other heads: {', '.join(heads)}. Leave it out, or pass "

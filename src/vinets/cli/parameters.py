@@ -17,6 +17,7 @@ from typing import Annotated, Any, TypedDict, get_type_hints
 import tomli_w
 from cyclopts import Parameter, Token
 
+from vinets import __version__
 from vinets.core.files import read_bytes, write_text
 from vinets.core.options import FLAG, PATH, TEXT, Domain, Options, option, whole
 from vinets.core.plain import nearest
@@ -262,8 +263,8 @@ def given_options(arguments: Iterable[Any]) -> dict[str, Any]:
     return given
 
 
-def write_run(folder: Path, command: str, values: Mapping[str, Any], version: str) -> Path:
+def write_run(folder: Path, command: str, values: Mapping[str, Any]) -> Path:
     """Write what was given to a command, so that ``vinets COMMAND --config FILE`` repeats it."""
     heading = f"# To run it again: vinets {command} --config {RUN_FILE}\n"
-    facts = {"command": command, "version": version, **values}
+    facts = {"command": command, "version": __version__, **values}
     return write_text(folder / RUN_FILE, heading + tomli_w.dumps(facts))

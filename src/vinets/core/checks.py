@@ -92,7 +92,7 @@ def format_bytes(count: float) -> str:
     return f"{count:.1f} GiB"
 
 
-def reason_of(error: BaseException | str, most: int = 200) -> str:
+def reason_of(error: BaseException | str) -> str:
     r"""Return what an error says, to stand in a sentence: one line of bounded length, no stop.
 
     Examples
@@ -100,7 +100,7 @@ def reason_of(error: BaseException | str, most: int = 200) -> str:
     >>> reason_of(ValueError("too\n  large."))
     'too large'
     """
-    return shortened(" ".join(str(error).split()).rstrip(".") or type(error).__name__, most)
+    return shortened(" ".join(str(error).split()).rstrip(".") or type(error).__name__, 200)
 
 
 def first_reason_of(error: BaseException) -> str:

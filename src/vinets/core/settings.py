@@ -24,7 +24,7 @@ LAYOUTS = ("auto", "contiguous", "channels_last")
 L1_BOUND = Domain(
     "a number in [0, inf), 'inf', or None",
     lambda value: value in (None, "inf") or real(0).holds(value),
-    lambda given: given if given == "inf" else float(given),
+    lambda text: text if text == "inf" else float(text),
     written="a number in [0, inf), or inf",
     metavar="R|inf",
 )
@@ -42,7 +42,7 @@ POSITIVE = Domain(
 BYTES = Domain(
     "a number of bytes",
     whole(0).holds,
-    lambda given: int(float(given) * 2**30),
+    lambda text: int(float(text) * 2**30),
     written="a number of GiB",
     metavar="GiB",
 )

@@ -14,7 +14,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from vinets.core.checks import reason_of
+from vinets.core.checks import file_error, reason_of
 from vinets.core.files import open_regular, parse_json, written_aside
 
 MAX_HEADER_BYTES = 8 << 20  # a tensor takes about a hundred
@@ -132,12 +132,12 @@ def read_tensors(
     """
     tensors, notes = read_file(path, inside=inside)
     if notes.get("format") != f"vinets.{kind}":
-        found = reason_of(notes.get("format", "no format mark"))
-        raise ValueError(f"{path} must hold vinets.{kind}. Got {found!r} instead.")
+        mark = reason_of(notes.get("format", "no format mark"))
+        raise file_error(path, f"vinets.{kind}", repr(mark))
     if notes.get("version") != DESCRIPTION_VERSION:
-        found = reason_of(repr(notes.get("version")))
+        version = reason_of(repr(notes.get("version")))
         raise ValueError(
-            f"{path} has version {found}; this release reads version {DESCRIPTION_VERSION}."
+            f"{path} has version {version}; this release reads version {DESCRIPTION_VERSION}."
         )
     facts = facts_of(notes, "facts")
     if facts is None:
