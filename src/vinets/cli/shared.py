@@ -139,12 +139,12 @@ class CommonOptions(Options):
         if self.json:
             escaped = "utf" not in (getattr(sys.stdout, "encoding", None) or "utf-8").lower()
             print(json.dumps(as_plain(values), indent=2, ensure_ascii=escaped, allow_nan=False))
-        else:
-            from vinets.report import print_table
+            return False
+        from vinets.report import print_table
 
-            for table in tables:
-                print_table(table)
-        return not self.json
+        for table in tables:
+            print_table(table)
+        return True
 
 
 @dataclass(frozen=True)
@@ -290,13 +290,7 @@ class TrainingReadingOptions(ReadingOptions):
 
 
 def opened_again(out: Path, model: str) -> str:
-    """Return how to write the folder of what was made of a network: a file is named again.
-
-    Examples
-    --------
-    >>> opened_again(Path("out"), "base@net.py:MyNet"), opened_again(Path("out"), "resnet18")
-    ('out@net.py:MyNet', 'out')
-    """
+    """Return how to write the folder of what was made of a network: a file is named again."""
     file = model.rpartition("@")[2]
     return f"{out}@{file}" if ".py:" in file or file.endswith(".onnx") else str(out)
 

@@ -24,13 +24,7 @@ def parameter_error(owner: str, name: str, accepted: str, got: Any, remedy: str 
 
 
 def file_error(path: object, accepted: str, got: Any, remedy: str = "") -> ValueError:
-    """Build the error for a file or folder that holds something else than it should.
-
-    Examples
-    --------
-    >>> print(file_error("X.npy", "labels below 10", 12))
-    X.npy must hold labels below 10. Got 12 instead.
-    """
+    """Build the error for a file or folder that holds something else than it should."""
     return ValueError(f"{path} must hold {accepted}. Got {got} instead. {remedy}".rstrip())
 
 
@@ -46,11 +40,9 @@ def bounded_float(
 
 def optional_positive_int(owner: str, name: str, value: Any, remedy: str = "") -> int | None:
     """Return ``value`` as a positive int, or None; raise for anything else."""
-    if value is None:
-        return None
-    if not is_whole(value):
+    if value is not None and not is_whole(value):
         raise parameter_error(owner, name, "a positive integer or None", value, remedy)
-    return int(value)
+    return None if value is None else int(value)
 
 
 def is_whole(value: Any, low: int = 1) -> bool:
@@ -93,13 +85,7 @@ def format_bytes(count: float) -> str:
 
 
 def reason_of(error: BaseException | str) -> str:
-    r"""Return what an error says, to stand in a sentence: one line of bounded length, no stop.
-
-    Examples
-    --------
-    >>> reason_of(ValueError("too\n  large."))
-    'too large'
-    """
+    """Return what an error says, to stand in a sentence: one line of bounded length, no stop."""
     return shortened(" ".join(str(error).split()).rstrip(".") or type(error).__name__, 200)
 
 

@@ -66,10 +66,7 @@ class Options:
     panel: ClassVar[str] = ""
 
     def __post_init__(self) -> None:
-        self.check(type(self).__name__)
-
-    def check(self, owner: str) -> None:
-        """Raise for a value outside its domain, in the name of whoever was given it."""
+        owner = type(self).__name__
         for one in fields(self):  # type: ignore[arg-type]
             if "domain" in one.metadata:
                 check_value(owner, one.name, one.metadata["domain"], getattr(self, one.name))

@@ -145,7 +145,7 @@ class TrainingOptions(Options):
     distill: float | None = option(
         None, real(0, 1, high_included=True), "Weight of the uncut network's answers.", shown="0"
     )
-    temperature: float = option(2.0, real(0), "Temperature of --distill.")
+    temperature: float = option(2.0, POSITIVE, "Temperature of --distill.")
     standardize: bool = option(
         False, FLAG, "Learn the uncut network's logits at mean 0 and deviation 1, not their size."
     )
@@ -194,12 +194,11 @@ class TrainingOptions(Options):
         False, FLAG, "Cache what a frozen projection makes of latents.", flag="--project-once"
     )
 
-    def check(self, owner: str) -> None:
-        super().check(owner)
-        if not self.temperature:
-            raise parameter_error(owner, "temperature", "above 0", self.temperature)
+    def __post_init__(self) -> None:
+        super().__post_init__()
         if self.nesterov and not self.momentum:
-            raise parameter_error(owner, "momentum", "above 0 with nesterov", self.momentum)
+            owner, accepted = type(self).__name__, "above 0 with nesterov"
+            raise parameter_error(owner, "momentum", accepted, self.momentum)
 
     def half(self, device: str) -> bool:
         """Whether products on a device of that type are in bfloat16."""

@@ -87,8 +87,8 @@ class GeneratorOptions(IdealOptions, HeadOptions):
         """Return the options with what was left open chosen."""
         return self
 
-    def check(self, owner: str) -> None:
-        super().check(owner)
+    def __post_init__(self) -> None:
+        super().__post_init__()
         # Any algorithm has a tolerance and a degree. Ideals are imported for the rest alone.
         special = {one.name for one in fields(IdealOptions)} - {"psi", "max_degree"}
         if special & changes(self).keys():
