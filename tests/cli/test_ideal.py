@@ -74,13 +74,6 @@ def test_the_first_generators_or_all_are_printed(call, circle):
     assert call("ideal", circle, *options, "--all").out.count("mean square") == count
 
 
-def test_generators_are_written_whole_or_not_at_all(refused, circle, tmp_path, full_disk):
-    with full_disk(300):
-        said = refused("ideal", circle, "--out", tmp_path / "g.safetensors")
-    assert "could not be written" in said
-    assert [path.name for path in tmp_path.iterdir()] == [circle.name]
-
-
 def test_nothing_found_is_told(call, tmp_path, random):
     np.save(tmp_path / "cloud.npy", random.normal(size=(50, 2)))
     words = ["ideal", tmp_path / "cloud.npy", "--psi", "1e-9", "--max-degree", 2]

@@ -187,49 +187,38 @@ def test_equal_seeds_give_equal_networks_with_the_program_and_without(
     assert read(tmp_path / "library").networks == found.networks
 
 
-def test_options_reach_the_library(call, base, build_options, tmp_path):
-    more = ["--head", "local", "--algorithm", "oavi", "--oracle", "exact", "--psi", 0.2]
-    training = ["--distill", 0.5, "--temperature", 3, "--clip", 1, "--schedule", "constant"]
-    options = [*build_options, *more, *training, "--keep", "all", "--cut", "50%", "--seed", 5]
-    result = call("build", base, "--out", tmp_path, *options, "--json").json()
-    found = from_plain(BuildResult, result)
-    assert (found.first.build.head, found.cut, result["seed"]) == ("local", "pool", 5)
-    recipe = found.first.history.recipe
-    assert (recipe.distill, recipe.temperature, recipe.clip) == (0.5, 3, 1)
-    assert (recipe.schedule, recipe.seed) == ("constant", 5)
-    kept = settings(tmp_path)
-    options = kept.options
-    assert (options.algorithm, options.oracle, options.psi) == ("oavi", "exact", 0.2)
-    assert options.keep is None
-    assert (kept.seed, kept.timing.batch) == (5, 16)
+PRODUCTS = Trial.of("products", epochs=1)
+SMALLER = PRODUCTS.change(parameters=3000, nesterov=False)
+IDEAL = {"algorithm": "oavi", "oracle": "exact", "psi": 0.2, "components": 8, "keep": None}
+TAUGHT = {"distill": 0.5, "temperature": 3.0, "clip": 1.0, "schedule": "constant"}
+MADE = {
+    "": Trial.of("vanishing", epochs=1, **SIZES["digits_cnn"]),
+    "--head products": PRODUCTS,
+    "--head products --parameters 3000 --batch-size 64 --no-nesterov": replace(
+        SMALLER, recipe=replace(SMALLER.recipe, batch_size=64)
+    ),
+    "--head local --algorithm oavi --oracle exact --psi 0.2 --components 8 --keep all --seed 5 "
+    "--distill 0.5 --temperature 3 --clip 1 --schedule constant --per-class 40 --cut 50%": Trial.of(
+        "local", seed=5, per_class=40, epochs=1, **IDEAL, **TAUGHT
+    ),
+}
 
 
-def test_what_is_made_of_a_network_when_nothing_is_said(call, base, tmp_path):
-    call("build", base, *POOL, "--out", tmp_path)
-    paper, kept = Trial.of("vanishing", cut="pool", **SIZES["digits_cnn"]), settings(tmp_path)
-    for name in ("cut", "head", "options", "latents"):
-        assert getattr(kept, name) == getattr(paper, name)
-    assert kept.recipe == replace(paper.recipe, epochs=1)
-    net = VINet.from_pretrained(tmp_path)
-    assert net.head.kind == "vanishing" and parameters_changed(net, base) == []
-
-
-def test_products_bring_their_recipe_and_give_way_to_options(call, base, tmp_path):
-    words = ["build", base, *POOL, "--head", "products"]
-    call(*words, "--out", tmp_path / "out")
-    kept, usual = settings(tmp_path / "out"), Trial.of("products", epochs=1)
-    assert (kept.options, kept.latents, kept.recipe) == (usual.options, usual.latents, usual.recipe)
-    sizes = ["--parameters", 3000, "--batch-size", 64, "--no-nesterov"]
-    call(*words, *sizes, "--out", tmp_path / "small")
-    small = usual.change(parameters=3000, nesterov=False)
-    small = replace(small, recipe=replace(small.recipe, batch_size=64))
-    kept = settings(tmp_path / "small")
-    assert (kept.options, kept.recipe) == (small.options, small.recipe)
-    net = CutNetwork.from_pretrained(tmp_path / "out")
-    assert type(net) is CutNetwork and net.head.label == "product head"
+@pytest.mark.parametrize(("words", "trial"), MADE.items())
+def test_a_network_is_made_by_options_and_what_suits_its_head(call, base, tmp_path, words, trial):
+    done = call("build", base, *POOL, *words.split(), "--out", tmp_path, "--json")
+    kept, result = settings(tmp_path), from_plain(BuildResult, done.json())
+    for name in ("head", "options", "latents", "recipe", "seed"):
+        assert getattr(kept, name) == getattr(trial, name)
+    assert (result.cut, result.seed, kept.timing.batch) == ("pool", trial.seed, 16)
+    recipe = result.first.history.recipe
+    assert (recipe.schedule, recipe.seed) == (trial.recipe.schedule, trial.seed)
+    kind = CutNetwork if trial.head == "products" else VINet
+    net = kind.from_pretrained(tmp_path)
+    assert type(net) is kind and net.head.kind == trial.head
     # the backbone that was given is left as it was
-    assert parameters_changed(net, base) == list(dict(net.backbone.named_parameters()))
-    assert net.head.kind == "products" and net.record.notes["tuned"] == "backbone"
+    tuned = list(dict(net.backbone.named_parameters())) if kind is CutNetwork else []
+    assert parameters_changed(net, base) == tuned
 
 
 def test_closed_forms_need_no_epochs(call, base, tmp_path):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 
-import numpy as np
 import pytest
 import torch
 from program import run
@@ -12,8 +11,7 @@ from program import run
 from vinets.cli.shared import ReadingOptions
 from vinets.core.files import read_json
 from vinets.core.plain import from_plain
-from vinets.data import digits
-from vinets.models import create_model, load_weights, rebuild, save_weights, source_of, use_file
+from vinets.models import create_model, rebuild, save_weights, source_of, use_file
 from vinets.models.libraries import file as files
 from vinets.networks import CutNetwork
 from vinets.networks.open import open_network
@@ -182,17 +180,6 @@ def test_a_file_that_changed_runs_again(folder, tmp_path):
     assert create_model(f"{copy}:MyNet").fc.in_features == 72
     copy.write_text(copy.read_text().replace("width=WIDTH", "width=16"))
     assert create_model(f"{copy}:MyNet").fc.in_features == 144
-
-
-def test_weights_come_from_the_option(call, net, trained, folder):
-    use_file(net)
-    model = create_model(net, 10)
-    load_weights(model, trained / "weights.safetensors")
-    test = digits().test
-    right = model.eval()(test.preprocessing(test.images)).argmax(1) == test.labels
-    weights = ["--weights", trained / "weights.safetensors"]
-    found = call("evaluate", net, *weights, "--data", "digits", "--json").json()
-    assert found["accuracy"] == pytest.approx(np.mean(right.numpy()))
 
 
 def test_a_network_of_a_file_is_compressed(call, net, trained, tmp_path):

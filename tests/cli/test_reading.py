@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 
 import numpy as np
 import pytest
@@ -76,12 +75,8 @@ def test_data_have_the_classes_of_the_network_or_some_of_them(call, refused, col
     done = call("evaluate", *words, colours, "--json")
     assert "The 2 classes of images are matched by name with the 3 of digits_cnn." in done.err
     assert [sum(row) > 0 for row in done.json()["confusion"]] == [True, False, True]
-    sentence = refused("build", *words, colours, "--cut", "pool", "-q", "--out", tmp_path / "out")
-    assert "1 of the 3 classes have no examples to train on" in sentence
-    other = shutil.copytree(colours, tmp_path / "other")
-    (other / "dark").rename(other / "darker")
-    sentence = refused("evaluate", *words, other, "-q")
-    assert "1 of the 2 classes of other ('darker') are not clearly among those of " in sentence
+    told = refused("build", *words, colours, "--cut", "pool", "-q", "--out", tmp_path / "out")
+    assert "1 of the 3 classes have no examples to train on" in told
 
 
 def test_weights_know_their_classes_from_a_config_beside_them(colours, tmp_path):

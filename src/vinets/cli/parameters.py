@@ -6,7 +6,7 @@ import inspect
 import textwrap
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import MISSING, Field, fields, replace
+from dataclasses import MISSING, Field, replace
 from functools import partial, wraps
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -19,7 +19,7 @@ from cyclopts import Parameter, Token
 
 from vinets import __version__
 from vinets.core.files import read_bytes, write_text
-from vinets.core.options import FLAG, PATH, TEXT, Domain, Options, option, whole
+from vinets.core.options import FLAG, PATH, TEXT, Domain, Options, option, option_fields, whole
 from vinets.core.plain import nearest
 
 # Written into a help text, these stand for names that are registered: those that come with the
@@ -139,8 +139,8 @@ def spread(
     have an option that turns them off, too, if they are ``switched`` by more than the line.
     """
     members = {}
-    for one in fields(start):  # type: ignore[arg-type]
-        if "domain" in one.metadata and one.name not in without:
+    for one in option_fields(start):
+        if one.name not in without:
             value, domain = getattr(start, one.name), one.metadata["domain"]
             panel, shown = start.panel or type(start).__name__, _in_words(one, value, domain)
             for name, other in others.items():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
@@ -80,16 +80,18 @@ def resolve_device(owner: str, device: Any) -> torch.device:
 
     ``"auto"`` is the current CUDA device where there is one, and the CPU elsewhere.
     """
-    count, remedy = torch.cuda.device_count() if torch.cuda.is_available() else 0, ""
-    with suppress(RuntimeError, TypeError, ValueError):
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    try:
         chosen = torch.device(("cuda" if count else "cpu") if device == "auto" else device)
-        index = chosen.index
-        if chosen.type == "cpu":  # "cpu:0" is the same, and would not compare equal
-            return torch.device("cpu")
-        if chosen.type == "cuda" and (index or 0) < count:
+    except (RuntimeError, TypeError, ValueError):
+        chosen = torch.device("meta")  # which is refused
+    kind, index, remedy = chosen.type, chosen.index, ""
+    if kind == "cpu":  # "cpu:0" is the same, and would not compare equal
+        return torch.device("cpu")
+    if kind == "cuda":
+        if (index or 0) < count:
             return torch.device("cuda", torch.cuda.current_device() if index is None else index)
-        if chosen.type == "cuda":
-            remedy = f"{count} CUDA devices are available here; use 'auto' to take what there is."
+        remedy = f"{count} CUDA devices are available here; use 'auto' to take what there is."
     accepted = "'auto', 'cpu' or a CUDA device such as 'cuda:0'"
     raise parameter_error(owner, "device", accepted, str(device), remedy)
 

@@ -57,6 +57,11 @@ def flag_of(one: Field[Any]) -> str:
     return one.metadata.get("flag", f"--{one.name.replace('_', '-')}")
 
 
+def option_fields(kind: Any) -> list[Field[Any]]:
+    """Return the fields of a class of options, or of an object, that :func:`option` describes."""
+    return [one for one in fields(kind) if "domain" in one.metadata]
+
+
 class Options:
     """Base of frozen dataclasses of options: refuses values outside their domains.
 
@@ -66,10 +71,9 @@ class Options:
     panel: ClassVar[str] = ""
 
     def __post_init__(self) -> None:
-        owner = type(self).__name__
-        for one in fields(self):  # type: ignore[arg-type]
-            if "domain" in one.metadata:
-                check_value(owner, one.name, one.metadata["domain"], getattr(self, one.name))
+        for one in option_fields(self):
+            value = getattr(self, one.name)
+            check_value(type(self).__name__, one.name, one.metadata["domain"], value)
 
 
 def check_value(owner: str, name: str, domain: Domain, value: Any) -> None:
