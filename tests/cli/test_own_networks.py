@@ -132,17 +132,6 @@ def test_file_and_class_may_be_renamed(call, made, trained, net, folder):
         assert len(losses) == 1
 
 
-def test_what_is_missing_in_the_name_of_a_network_is_told(refused, folder, tmp_path):
-    (folder / "wide.py").write_text("class Wide:\n    def __init__(self, width): ...\n")
-    options = ["--data", "digits", "--out", tmp_path / "out", "--model"]
-    path = folder / "wide.py"
-    assert f"Name the class in it as well, as {path}:CLASS" in refused("train", *options, path)
-    told = refused("train", *options, f"{path}:Wide")
-    assert (
-        "missing a required argument: 'width'. Its arguments are width: give them defaults" in told
-    )
-
-
 def test_python_opens_it_once_the_file_is_named(made, net):
     with pytest.raises(ValueError, match="a file is run only if you name it"):
         CutNetwork.from_pretrained(made)
@@ -167,10 +156,12 @@ def test_a_network_may_choose_its_outputs_itself(refused, folder, tmp_path):
         ("my-net.py:nothing", "it gave int, and a torch.nn.Module is wanted"),
         ("broken.py:MyNet", "could not be run: ZeroDivisionError: division by zero"),
         ("my-net.py", "my-net.py:CLASS"),
+        ("wide.py:Wide", "required argument: 'width'. Its arguments are width: give them defaults"),
     ],
 )
 def test_files_that_make_no_network_are_told(refused, folder, name, told):
     (folder / "broken.py").write_text("1 / 0\n")
+    (folder / "wide.py").write_text("class Wide:\n    def __init__(self, width): ...\n")
     assert told in refused("cuts", folder / name, "--shape", "1,8,8")
 
 
