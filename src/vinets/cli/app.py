@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import cyclopts
 
 from vinets.cli.parameters import apply_run_file, given_options, write_run
-from vinets.core.checks import STOPPED_CODE, STOPPED_SENTENCE, DoubtWarning
+from vinets.core.checks import DoubtWarning
 
 REFUSED = 2
 EXPECTED = (ValueError, TypeError, OSError, ImportError, MemoryError)
@@ -146,9 +146,6 @@ def run(words: Sequence[str]) -> int:
         out = call.bound.arguments.get("out")
         if isinstance(out, Path) and out.is_dir() and not call.bound.arguments.get("dry_run"):
             write_run(out, words[0], given_options(call.arguments))
-    except KeyboardInterrupt:
-        print(STOPPED_SENTENCE, file=sys.stderr)
-        return STOPPED_CODE
     except BrokenPipeError:  # the reader of a pipe has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import textwrap
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, Field, replace
@@ -18,6 +17,7 @@ import tomli_w
 from cyclopts import Parameter, Token
 
 from vinets import __version__
+from vinets.core.checks import reason_of, shortened
 from vinets.core.files import read_bytes, write_text
 from vinets.core.options import FLAG, PATH, TEXT, Domain, Options, option, option_fields, whole
 from vinets.core.plain import nearest
@@ -224,13 +224,13 @@ def apply_run_file(
     values, known = read_run(path), _by_name(arguments)
     made_by = values.pop("command", command)
     if made_by != command:
-        name = textwrap.shorten(str(made_by), 80)
+        name = shortened(str(made_by), 77)
         raise ValueError(f"{path} is for vinets {name}, and this is vinets {command}.")
     values.pop("version", None)
     for name, value in values.items():
         if name not in known:
             refuse(f"--{name}")
-            shown, hint = textwrap.shorten(repr(name), 80), nearest(name, known)
+            shown, hint = shortened(repr(name), 77), nearest(name, known)
             raise ValueError(f"{path}: vinets {command} has no option {shown}.{hint}")
         if isinstance(value, dict):
             raise ValueError(f"{path}: {name} must be a value or a list of values, not a table.")
@@ -247,7 +247,7 @@ def read_run(path: str | Path) -> dict[str, Any]:
     except RecursionError:
         reason = "it is nested too deeply"
     except ValueError as error:  # from the encoding, TOML, or integers that are too long
-        reason = textwrap.shorten(str(error).rstrip("."), 200)
+        reason = reason_of(error)
     raise ValueError(f"{path} is not a TOML file: {reason}.")
 
 

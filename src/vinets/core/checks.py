@@ -6,11 +6,6 @@ from collections.abc import Sequence
 from numbers import Integral, Real
 from typing import Any
 
-STOPPED_CODE = 130  # exit code of a program that Ctrl-C ends
-STOPPED_SENTENCE = (
-    "Stopped. Run the same command again: it goes on after the last step that was kept."
-)
-
 
 class DoubtWarning(UserWarning):
     """A network or data are hardly what they should be."""
