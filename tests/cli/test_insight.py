@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 
 import pytest
 import torch
@@ -14,6 +15,13 @@ from vinets.networks.open import open_network
 from vinets.theory import spectral_complexity, study
 
 # --- theory -----------------------------------------------------------------------------------
+
+
+def complexity(layers: list[dict]) -> float:
+    """Logarithm of R by its definition."""
+    product = math.prod(layer["lipschitz"] * layer["spectral"] for layer in layers)
+    total = sum((layer["two_one"] / layer["spectral"]) ** (2 / 3) for layer in layers)
+    return math.log10(product * total**1.5)
 
 
 def test_without_a_network_behind_the_cut_it_gives_layers_and_advice(call, base):
@@ -36,7 +44,7 @@ def test_kappa_and_bounds_of_a_network_and_margins_on_data(call, base, vinet):
     options = ["--vinet", vinet, "--data", "digits", "--examples", 100, "--json", "--quiet"]
     result = call("theory", base, *options).json()
     assert result["cut"] == "relu3"  # that of the VI-Net
-    sides = [result[side]["log10_R"] for side in ("uncut", "network")]
+    sides = [complexity(result[side]["layers"]) for side in ("uncut", "network")]
     assert result["log10_kappa"] == pytest.approx(sides[1] - sides[0])
     assert all(b["actual"] <= b["bound"] for b in result["network"]["bounds"]["bounds"])
     both = [result["corollary"][side] for side in ("uncut", "network")]
@@ -97,8 +105,10 @@ def test_the_json_has_the_answer_of_the_network_and_sums_to_its_margin(call, pro
     best, second = logits.topk(2).indices.tolist()
     assert (found["answer"], found["next"]) == (test.classes[best], test.classes[second])
     assert found["margin"] == pytest.approx(float(logits[best] - logits[second]), abs=1e-4)
-    parts = sum(one["contribution"] for one in found["generators"])
-    assert found["middle"] + parts + found["others"] == pytest.approx(found["margin"])
+    parts = [one["contribution"] for one in found["generators"]]
+    assert len(parts) == 3
+    assert found["middle"] + sum(parts) + found["others"] == pytest.approx(found["margin"])
+    assert sum(map(sum, found["map"])) == pytest.approx(found["margin"] - found["middle"])
     assert "picture" not in found and found["examples"] == 200
 
 

@@ -23,6 +23,8 @@ def test_keywords_change_what_is_given_or_else_the_default_of_the_call():
     assert taken(2, keep=4, epochs=3) == (2, VanishingOptions(keep=4), replace(BACKBONE, epochs=3))
     given = taken(head=VanishingOptions(keep=4, sparse=True), monomials=7)[1]
     assert given == VanishingOptions(keep=4, sparse=True, monomials=7)
+    given = taken(recipe=TrainingOptions(clip=1.0), epochs=3)[2]  # not the default of the call
+    assert given == TrainingOptions(clip=1.0, epochs=3)
 
 
 def test_the_signature_shows_every_option_with_its_default():
@@ -68,6 +70,8 @@ def test_public_calls_refuse_what_is_no_option(function):
         (VanishingOptions, "monomials", "all"),
         (LatentOptions, "read", "tokens"),
         (LatentOptions, "reuse", 1),
+        (TrainingOptions, "views", 0),
+        (TrainingOptions, "learning_rate", -1),
     ],
 )
 def test_settings_refuse_values_outside_their_domain(kind, name, value):
