@@ -62,9 +62,7 @@ class GeneratorOptions(IdealOptions, HeadOptions):
     )
     train_projection: bool = option(False, FLAG, "Train the projection, too.")
     keep: int | float | str | None = option(
-        128,
-        share(),
-        "Polynomials to keep per class, or a share of them: those of the best score.",
+        128, share(), "Polynomials to keep per class, or a share of them: those of the best score."
     )
     monomials: int | None = option(512, count(), "Monomials to keep, at most.")
     score: str = option("separation", choice("separation", "normalized"), "Score of a polynomial.")
