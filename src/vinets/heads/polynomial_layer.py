@@ -167,11 +167,6 @@ class MonomialLayer(SizeWatch, nn.Module, ABC):
             m = (m - self.shift).div_(self.scale)
         return m.to(self.bias.dtype)  # which may be half, outside of autocast
 
-    def indices(self) -> int:
-        """Count the integers of the monomials, and of the leading terms where they are known."""
-        leading = 0 if self.leading is None else len(self.leading)
-        return leading + sum(block.size for block in self.monomials.terms.blocks)
-
     @property
     def owners(self) -> Tensor | None:
         """The class (N,) whose ideal each polynomial is a generator of; None without ideals."""
@@ -220,9 +215,11 @@ class MonomialLayer(SizeWatch, nn.Module, ABC):
         """Return a layer of plain coefficients and a bias with the same outputs."""
 
     def parts(self) -> dict[str, int]:
-        """Count parameters, and apart from them the indices of the monomials."""
-        stored = [t for t in (*self.parameters(), *self.buffers()) if t.is_floating_point()]
-        return {"monomials": self.indices(), "coefficients": sum(t.numel() for t in stored)}
+        """Count parameters, and apart from them the indices of monomials, as files hold them."""
+        state = {k: t for k, t in self.state_dict().items() if "num_batches" not in k}
+        indices = sum(t.numel() for t in state.values() if t.dtype == torch.int64)
+        numbers = sum(t.numel() for t in state.values() if t.is_floating_point())
+        return {"monomials": indices, "coefficients": numbers}
 
     @abstractmethod
     def config(self) -> dict[str, object]:
