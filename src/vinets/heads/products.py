@@ -65,9 +65,9 @@ class ProductsOptions(HeadOptions):
 class ProductsHead(SizeWatch, UnitsHead):
     """Products of ``factors`` forms at every position, summed with spatial weights.
 
-    See :class:`vinets.heads.units.UnitsHead` for the sizes. The factors, 1 to 5, are the degree of
-    the polynomials. All but the first start from ``offset``: 0 for products of centred forms, 1 to
-    start near the first form alone.
+    The other ``options`` are those of :class:`vinets.heads.units.UnitsHead`. The factors, 1 to 5,
+    are the degree of the polynomials. All but the first start from ``offset``: 0 for products of
+    centred forms, 1 to start near the first form alone.
     """
 
     kind, label = "products", "product head"
@@ -93,16 +93,14 @@ class ProductsHead(SizeWatch, UnitsHead):
         positions: int,
         classes: int,
         *,
-        count: int,
-        rank: int,
         factors: int = 2,
         offset: float = 0.0,
-        normalized: bool = True,
+        **options: Any,
     ) -> None:
         if not 1 <= factors <= 5:
             raise parameter_error("ProductsHead", "factors", "an integer from 1 to 5", factors)
-        sizes = {"count": count, "rank": rank, "factors": factors}
-        super().__init__(channels, positions, classes, normalized=normalized, **sizes)
+        super().__init__(channels, positions, classes, factors=factors, **options)
+        count = self.count
         self.lipschitz = 1.0 if factors == 1 else math.inf  # unbounded forms have no bound
         # The class that each product is to vanish on; not stored, for only training asks for it.
         self.register_buffer("owners", torch.arange(count) % classes, persistent=False)
