@@ -7,7 +7,6 @@ from head_fixtures import next_to
 
 from vinets.algebra.terms import TermSet
 from vinets.heads import LocalHead, LocalReLUHead, ProductsHead, ReLUUnits, pieces
-from vinets.heads.local import local_variables
 from vinets.heads.polynomial_layer import PolynomialLayer
 from vinets.latent.rescale import Rescale
 from vinets.testing.heads import lived
@@ -21,13 +20,13 @@ def test_the_local_head_is_its_formula(heads, latents):
     torch.testing.assert_close(head(latents), head.linear(head.norm(y)))
 
 
-def test_channels_come_before_components(heads):
+def test_channels_come_before_components(heads, latents):
     head = heads["local"]()
-    h = torch.randn(5, 6)
-    both = local_variables(h, head.projection, channels=True)
-    assert torch.equal(both[:, :6], h)
-    assert torch.equal(both[:, 6:], torch.tanh(head.projection(h)))
-    assert local_variables(h, None, channels=True) is h
+    components, head.channels = head.variables(latents), True
+    h = head.rescale(latents).mT
+    assert torch.equal(head.variables(latents), torch.cat([h, components], -1))
+    head.projection = None
+    assert torch.equal(head.variables(latents), h)
 
 
 def test_without_a_projection_the_channels_are_the_variables(shared):

@@ -103,7 +103,11 @@ class LocalPolynomials(PolynomialHead):
         return {"positions": self.spatial.weight.shape[0], "channels": self.channels}
 
     def variables(self, latents: Tensor) -> Tensor:
-        return local_variables(self.rescale(latents).mT, self.projection, self.channels)
+        h = self.rescale(latents).mT
+        if self.projection is None:
+            return h
+        z = torch.tanh(self.projection(h))
+        return torch.cat([h, z], -1) if self.channels else z
 
     def features(self, latents: Tensor) -> Tensor:
         """Sum the absolute values over the positions by weights, (B, N)."""
@@ -156,14 +160,6 @@ def _sums(
     return by_parts(lambda part: spatial(layer.activated(F.linear(part, *affine))), m, size)
 
 
-def local_variables(h: Tensor, projection: nn.Module | None, channels: bool) -> Tensor:
-    """Return the variables of the polynomials for rescaled descriptors ``h`` (..., C)."""
-    if projection is None:
-        return h
-    z = torch.tanh(projection(h))
-    return torch.cat([h, z], -1) if channels else z
-
-
 def descriptors(latents: Latents, rescale: Rescale, seed: int) -> Tensor:
     """Return the channels at one position of every example, drawn and rescaled: (m, C)."""
     store, positions = latents.store, latents.shape[1]
@@ -171,8 +167,7 @@ def descriptors(latents: Latents, rescale: Rescale, seed: int) -> Tensor:
     draws = torch.randint(positions, (len(store),), generator=generator)
     rows = []
     for (values, _), part in zip(store.chunks(1024), draws.split(1024), strict=True):
-        at = part.to(values.device)
-        rows.append(rescale(values)[torch.arange(len(at), device=at.device), :, at])
+        rows.append(rescale(values)[torch.arange(len(part)), :, part])
     return torch.cat(rows)
 
 
@@ -183,10 +178,10 @@ def find_local(latents: Latents, options: LocalOptions, seed: int) -> Variables:
         begin = time.perf_counter()
         rescale = Rescale.fit(latents.store)
         h = descriptors(latents, rescale, seed)
-        n, projection, explained = options.components, None, None
+        n, projection, explained, points = options.components, None, None, h
         if n is not None and n < h.shape[1]:
             projection, explained = project(lambda: [h], n, options.pca, "unit", seed)
-        points = local_variables(h, projection, channels=False).detach()
+            points = torch.tanh(projection(h)).detach()
         facts = latents.store.labels.to(points.device), explained, time.perf_counter() - begin
         return Variables(rescale, projection, points, *facts, {"positions": latents.shape[1]})
 
