@@ -214,9 +214,8 @@ def features_of(
     rows, labels = [], []
     parts = zip(latents.store.chunks(1024), mask.split(1024), strict=True)
     for (values, answers), part in parts:
-        wanted = part.to(values.device)
-        rows.append(see(values[wanted].to(latents.device)))
-        labels.append(answers[wanted].to(latents.device))
+        rows.append(see(values[part].to(latents.device)))
+        labels.append(answers[part].to(latents.device))
     return torch.cat(rows), torch.cat(labels)
 
 

@@ -244,7 +244,6 @@ def score_generators(
     from vinets.ideals.pruning import as_polynomials, score
 
     points, labels = variables.points, variables.labels
-    fit, check = fit.to(points.device), check.to(points.device)
     ideals, seconds = timed_ideals(points[fit], labels[fit], ideal, progress)
     if ideals.n_generators == 0:
         raise ValueError(
@@ -351,8 +350,7 @@ class GeneratorHead(PolynomialHead):
         generators = find_generators(latents, variables, options, seed)
         begin = time.perf_counter()
         # Points of the fits and of the scores standardise the monomials.
-        masks = (mask.to(variables.points.device) for mask in (latents.fit, latents.check))
-        points = torch.cat([variables.points[mask] for mask in masks])
+        points = torch.cat([variables.points[mask] for mask in (latents.fit, latents.check)])
         layer, pruned, capped = make_layer(generators, points, options, local=cls.local)
         projection, used = copy.deepcopy(variables.projection), layer
         if projection is not None:
@@ -361,7 +359,7 @@ class GeneratorHead(PolynomialHead):
                 used = layer.behind_channels(latents.shape[0], seed)
         arguments = variables.arguments | {"path": linear_path(latents, options.linear_path)}
         head = cls(variables.rescale, projection, used, latents.n_classes, **arguments)
-        points, labels, fit = variables.points, variables.labels, latents.fit.to(points.device)
+        points, labels, fit = variables.points, variables.labels, latents.fit
         layer = layer.to(points.device)
         means, _, _ = class_means(layer, [(points, labels)])
         vanishing = measure_vanishing(layer, [(points[fit], labels[fit])], options.psi)
