@@ -22,7 +22,7 @@ from vinets.algebra.polynomial import Polynomial
 from vinets.algebra.terms import TermSet
 from vinets.core.checks import one_of
 
-ACTIVATIONS = ("abs", "relu", "none")
+ACTIVATIONS = ("abs", "relu")
 
 
 class Monomials(nn.Module):
@@ -151,11 +151,11 @@ class MonomialLayer(SizeWatch, nn.Module, ABC):
         """Return the polynomials without the absolute value, (..., N)."""
 
     def activated(self, y: Tensor) -> Tensor:
-        """Return absolute values, or those of another activation."""
+        """Return absolute values, or positive parts."""
         if self.activation == "abs":
             # These are the same values, and the gradient takes one pass instead of two.
             return F.leaky_relu(y, -1.0) if self.training else y.abs()
-        return y.relu() if self.activation == "relu" else y
+        return y.relu()
 
     def forward(self, z: Tensor) -> Tensor:
         return self.watch(self.activated(self.values(z)))
@@ -241,8 +241,8 @@ class PolynomialLayer(MonomialLayer):
     :math:`\mu` and :math:`\sigma` if ``standardized``, which a folded layer is not; a mask of the
     coefficients that may be non-zero if ``masked``; and batch normalisation before the absolute
     value if ``normalized``. Another ``activation`` is ``"relu"``, the control without vanishing
-    semantics, or ``"none"``. Of generators, ``counts`` tells how many there are of each class, and
-    ``leading`` is to hold the positions of their leading terms.
+    semantics. Of generators, ``counts`` tells how many there are of each class, and ``leading`` is
+    to hold the positions of their leading terms.
 
     Examples
     --------
