@@ -14,6 +14,7 @@ from vinets.models import digits_cnn
 from vinets.models.origin import Record, example_inputs, input_fields
 from vinets.networks import VINet
 from vinets.networks.network import network_of
+from vinets.testing.sources import assert_same
 from vinets.training import fine_tune
 
 DIGITS = digits()
@@ -77,7 +78,7 @@ def test_folding_shares_the_backbone_and_leaves_the_network_alone(tuned):
     folded = net.folded()
     torch.testing.assert_close(folded(images), net(images), atol=1e-4, rtol=1e-4)
     assert folded.backbone is net.backbone and type(folded) is VINet
-    assert all(torch.equal(t, state[k]) for k, t in net.state_dict().items())
+    assert_same(net.state_dict(), state)
     assert sum(folded.parts().values()) < sum(net.parts().values())
 
 
@@ -90,11 +91,7 @@ def test_folding_shares_the_backbone_and_leaves_the_network_alone(tuned):
     ],
 )
 def test_fields_describe_inputs_and_give_examples(inputs):
-    again = example_inputs(input_fields(inputs), batch=4)
-    named, expected = (x if isinstance(x, dict) else {"": x} for x in (again, inputs))
-    assert named.keys() == expected.keys()
-    for name, tensor in named.items():
-        assert tensor.dtype == expected[name].dtype and torch.equal(tensor, expected[name])
+    assert_same(example_inputs(input_fields(inputs), batch=4), inputs)
 
 
 def test_the_last_layers_are_thawed_and_no_others():

@@ -19,6 +19,7 @@ from vinets.models import digits_cnn, save_weights
 from vinets.networks import VINet
 from vinets.networks.runtimes import WholeNetwork
 from vinets.networks.storage import read_uncut, write_uncut
+from vinets.testing.sources import assert_same
 from vinets.training import fine_tune
 
 DIGITS = digits()
@@ -49,8 +50,7 @@ def test_everything_comes_back(net, folder):
     assert not any(p.requires_grad for p in again.backbone.parameters())
     ours, theirs = net.state_dict(), again.state_dict()
     assert list(ours) == list(theirs)
-    for key, tensor in ours.items():
-        assert tensor.dtype == theirs[key].dtype and torch.equal(tensor, theirs[key])
+    assert_same(theirs, ours)
 
 
 class Own(nn.Module):
@@ -275,9 +275,7 @@ def base(uncut, tmp_path):
 
 def test_a_folder_gives_the_network_back(uncut, base):
     found = read_uncut(base)
-    mine, other = uncut.model.state_dict(), found.model.state_dict()
-    assert mine.keys() == other.keys()
-    assert all(torch.equal(other[name], tensor) for name, tensor in mine.items())
+    assert_same(found.model.state_dict(), uncut.model.state_dict())
     assert found.record == uncut.record
 
 
