@@ -210,16 +210,14 @@ def test_the_operator_does_what_compilers_are_told(positions, dtype):
     torch.library.opcheck(OPERATOR, (*given, False), test_utils=checks)
 
 
-def turned(weight):
-    return torch.nn.Parameter(1 - weight)
-
-
 CHANGES = {
     "forms in place": lambda head: head.forms.weight.mul_(0.9),
     "biases in place": lambda head: head.forms.bias.add_(0.1),
     "patterns in place": lambda head: head.spatial.patterns.mul_(1.2),
     "shares by data": lambda head: head.spatial.weight.data.neg_(),
-    "other shares": lambda head: setattr(head.spatial, "weight", turned(head.spatial.weight)),
+    "other shares": lambda head: setattr(
+        head.spatial, "weight", torch.nn.Parameter(1 - head.spatial.weight)
+    ),
     "another state": lambda head: head.load_state_dict(
         {name: 1.1 * value + 0.1 for name, value in head.state_dict().items()}
     ),
