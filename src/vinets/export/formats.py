@@ -242,7 +242,7 @@ class _Positional(nn.Module):
 
 def _runner(content: bytes, threads: int) -> Runner:
     session = start_session(content, threads)
-    required = [given.name for given in session.get_inputs()]
+    required = [end.name for end in session.get_inputs()]
     first = session.get_outputs()[0].name
 
     def run(inputs: tuple[Tensor, ...]) -> Tensor:

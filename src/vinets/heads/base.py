@@ -123,7 +123,7 @@ class Head(nn.Module, ABC):
 
         Latents are those of training data behind the cut, which :func:`vinets.collect` collects;
         options are an object of the class :attr:`Options`, None for its defaults. The same seed
-        gives the same head, whatever was made before. ``progress`` hears of long steps.
+        gives the same head, whatever was built before. ``progress`` hears of long steps.
         """
         begin = time.perf_counter()
         with seeded(seed):

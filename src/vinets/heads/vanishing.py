@@ -139,7 +139,7 @@ class Variables:
     labels: Tensor  # (m,), on the same device
     explained: float | None  # share of the variance that the components keep
     seconds: float  # wall-clock time
-    arguments: dict[str, Any] = field(default_factory=dict)  # what else a head of them is told
+    arguments: dict[str, Any] = field(default_factory=dict)  # a head that sees them takes
 
 
 def components(latents: Tensor, rescale: Rescale, projection: Projection, order: str) -> Tensor:
@@ -266,7 +266,7 @@ def timed_ideals(
     begin = clock.mark()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NoGeneratorsWarning)  # the caller raises an error
-        # Points on a CPU stay there, because somebody has chosen it.
+        # Points on a CPU stay there, because the user chose that.
         device = "auto" if points.is_cuda else None
         ideals = fit_class_ideals(points, labels, ideal, device=device, progress=progress)
     end = clock.mark()

@@ -99,10 +99,10 @@ def options_of(owner: str, head: str, values: dict[str, Any]) -> tuple[HeadOptio
             hint = f" It is one of {', '.join(others)}." if others else nearest(name, names)
             raise TypeError(f"{owner} has no option {name!r} with head={head!r}.{hint}")
     groups = {"head": kind.Options, "latents": LatentOptions}
-    given = {name: group() for name, group in groups.items()}
-    options: Any = gather(owner, groups, values, given)["head"]
-    given["latents"] = LatentOptions(**kind.latent_defaults(options))
-    of_latents: Any = gather(owner, groups, values, given)["latents"]
+    defaults = {name: group() for name, group in groups.items()}
+    options: Any = gather(owner, groups, values, defaults)["head"]
+    defaults["latents"] = LatentOptions(**kind.latent_defaults(options))
+    of_latents: Any = gather(owner, groups, values, defaults)["latents"]
     return options, of_latents
 
 
