@@ -102,20 +102,13 @@ def test_pictures_show_that_generators_vanish_on_their_class_alone(latents):
     assert sum(map(len, pictures.scores)) == report.generators_found
 
 
-@pytest.mark.parametrize("kind", ["vanishing", "local"])
-def test_the_layer_starts_as_the_pruned_generators(latents, kind):
-    """Its means on the classes are those of the picture, up to a factor per generator."""
-    net, report = build(latents, head=kind, **SMALL | {"monomials": None})
-    points, labels = report.pictures.points, report.pictures.labels
-    layer = net.head.polynomials
-    z = torch.from_numpy(points).float()
-    if kind == "local":  # without the linear forms in the channels
-        with torch.no_grad():
-            layer.weight[:, :64] = 0
-        z = torch.cat([torch.zeros(len(z), 64), z], 1)
+def test_polynomials_of_components_are_the_pruned_generators_behind_the_channels(latents):
+    net, report = build(latents, head="local", **SMALL | {"monomials": None})
+    layer, points = net.head.polynomials.eval(), torch.from_numpy(report.pictures.points).float()
     with torch.no_grad():
-        values = layer.eval()(z).double().numpy()
-    means = np.stack([values[labels == k].mean(0) for k in range(10)])
+        layer.weight[:, :64] = 0  # without the linear forms in the channels
+        values = layer(torch.cat([torch.zeros(len(points), 64), points], 1)).double().numpy()
+    means = np.stack([values[report.pictures.labels == k].mean(0) for k in range(10)])
     np.testing.assert_allclose(means, report.pictures.means, rtol=1e-3, atol=1e-5)
 
 
