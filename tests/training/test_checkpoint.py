@@ -16,14 +16,7 @@ from vinets.data import ImageSource
 from vinets.models import digits_cnn
 from vinets.testing.sources import assert_same
 from vinets.training import cache_latents, epochs, fine_tune, train_classifier
-from vinets.training.epochs import (
-    Checkpoint,
-    Epoch,
-    History,
-    Pace,
-    read_checkpoint,
-    write_checkpoint,
-)
+from vinets.training.epochs import Checkpoint, Epoch, History, read_checkpoint, write_checkpoint
 
 OPTIONS = {"epochs": 4, "batch_size": 64, "learning_rate": 0.05, "validation": 0.2}
 SHORT = OPTIONS | {"epochs": 1, "progress": None}
@@ -225,15 +218,22 @@ def test_momentum_lies_in_memory_as_its_parameter_does(tmp_path):
     ("seconds", "expected"), [(0.5, [1, 6, 11, 16, 21, 26, 30]), (0.1, [*range(1, 31)])]
 )
 def test_slow_checkpoints_take_a_tenth_of_the_time_and_quick_ones_follow_every_epoch(
-    monkeypatch, seconds, expected
+    make, train, tmp_path, monkeypatch, seconds, expected
 ):
-    now = 0.0
+    now, written = 0.0, []
+
+    def train_epoch(step, advance, feed, number, watch):
+        nonlocal now
+        now += 1.0
+        return Epoch(number, 1.0, 0.5, None, None, 1.0)
+
+    def write(folder, state, *_):
+        nonlocal now
+        now += seconds
+        written.append(len(state.epochs))
+
     monkeypatch.setattr(epochs.time, "perf_counter", lambda: now)
-    pace, written = Pace(), []
-    for epoch in range(1, 31):
-        now += 1.0  # the epoch
-        if pace.due(last=epoch == 30):
-            written.append(epoch)
-            with pace.writing():
-                now += seconds
+    monkeypatch.setattr(epochs, "_epoch", train_epoch)
+    monkeypatch.setattr(epochs, "write_checkpoint", write)
+    fine_tune(make(), train, directory=tmp_path, **SHORT | {"epochs": 30})
     assert written == expected
