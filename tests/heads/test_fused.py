@@ -276,19 +276,18 @@ def run(
         return head(torch.randn(2, 6, positions, dtype=dtype).as_subclass(device))
 
 
-@pytest.mark.parametrize(("kind", "relu"), [(ProductsHead, False), (ReLUUnits, True)])
-def test_a_folded_head_in_use_on_a_gpu_asks_for_it(used, kind, relu):
-    run(kind=kind)
-    assert used == [relu]
-
-
-OTHERS = {"gradients": True, "folded": False, "positions": 15, "dtype": torch.float64}
-
-
-@pytest.mark.parametrize(("name", "value"), (OTHERS | {"device": torch.Tensor}).items())
-def test_others_do_not(used, name, value):
-    run(**{name: value})
-    assert not used
+@pytest.mark.parametrize(
+    ("options", "asked"),
+    [
+        ({"kind": ProductsHead}, [False]),
+        ({"kind": ReLUUnits}, [True]),
+        *(({"gradients": True}, []), ({"folded": False}, []), ({"positions": 15}, [])),
+        *(({"dtype": torch.float64}, []), ({"device": torch.Tensor}, [])),
+    ],
+)
+def test_a_folded_head_in_use_on_a_gpu_asks_for_it_and_others_do_not(used, options, asked):
+    run(**options)
+    assert used == asked
 
 
 def test_what_is_recorded_or_counted_is_plain(used, monkeypatch):
