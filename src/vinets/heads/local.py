@@ -111,8 +111,23 @@ class LocalPolynomials(PolynomialHead):
 
     def features(self, latents: Tensor) -> Tensor:
         """Sum the absolute values over the positions by weights, (B, N)."""
-        layer = self.polynomials
-        return _sums(layer, self.spatial, lambda z: layer.scaled(self.variables(z)), latents)
+        return self._sums(lambda z: self.polynomials.scaled(self.variables(z)), latents)
+
+    def _sums(self, scaled: Callable[[Tensor], Tensor], z: Tensor) -> Tensor:
+        """Sum polynomials over the positions; ``scaled`` makes monomials (B, P, S) of ``z``."""
+        layer, spatial = self.polynomials, self.spatial
+        size = spatial.weight.numel()
+
+        def plain(m: Tensor) -> Tensor:
+            return spatial(layer.watch(layer.activated(layer.values_on(m))))
+
+        if not layer.training:  # every image is on its own
+            return by_parts(lambda part: plain(scaled(part)), z, size)
+        m = scaled(z).contiguous()
+        affine = None if layer.watched else layer.affine(m)  # by statistics of the whole batch
+        if affine is None:
+            return plain(m)
+        return by_parts(lambda part: spatial(layer.activated(F.linear(part, *affine))), m, size)
 
     def split(self) -> tuple[Callable[[Tensor], Tensor], nn.Module] | None:
         if not self.frozen:
@@ -124,7 +139,7 @@ class LocalPolynomials(PolynomialHead):
             z = self.variables(latents)
             return (layer.scaled(z) if few else z).contiguous()
 
-        sums = partial(_sums, layer, self.spatial, (lambda m: m) if few else layer.scaled)
+        sums = partial(self._sums, (lambda m: m) if few else layer.scaled)
         return front, LastLayer(sums, self.norm, self.linear, layer, self.spatial)
 
     def maps(self, shape: tuple[int, int]) -> HeadMaps:
@@ -140,24 +155,6 @@ class LocalPolynomials(PolynomialHead):
             before.append(LinearMap("projection", weight, copies=positions))
         final = (self.linear.weight[:, None] * self.spatial.weight).flatten(1)  # (K, P N)
         return self.maps_between(tuple(before), final, reach, positions)
-
-
-def _sums(
-    layer: PolynomialLayer, spatial: SpatialSum, scaled: Callable[[Tensor], Tensor], z: Tensor
-) -> Tensor:
-    """Sum polynomials over the positions; ``scaled`` makes their monomials (B, P, S) of ``z``."""
-    size = spatial.weight.numel()
-
-    def plain(m: Tensor) -> Tensor:
-        return spatial(layer.watch(layer.activated(layer.values_on(m))))
-
-    if not layer.training:  # every image is on its own
-        return by_parts(lambda part: plain(scaled(part)), z, size)
-    m = scaled(z).contiguous()
-    affine = None if layer.watched else layer.affine(m)  # by statistics of the whole batch
-    if affine is None:
-        return plain(m)
-    return by_parts(lambda part: spatial(layer.activated(F.linear(part, *affine))), m, size)
 
 
 def descriptors(latents: Latents, rescale: Rescale, seed: int) -> Tensor:
