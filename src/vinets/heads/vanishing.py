@@ -208,7 +208,7 @@ class ClassGenerators:
     ideals: ClassIdeals
     scores: PruningScores  # on points that the ideals were not fitted to
     monomials: int  # monomials that evaluation of all generators needs, without the constant
-    seconds: float  # wall-clock time of the fits alone
+    seconds: float  # wall-clock time of the fits alone, until the device was done
 
 
 def find_generators(
@@ -241,37 +241,28 @@ def score_generators(
     progress: Progress | None = None,
 ) -> ClassGenerators:
     """Fit one ideal per class to the points of a mask (m,), and score its generators on another."""
+    from vinets.ideals.base import NoGeneratorsWarning
+    from vinets.ideals.classwise import fit_class_ideals
     from vinets.ideals.pruning import as_polynomials, score
 
     points, labels = variables.points, variables.labels
-    ideals, seconds = timed_ideals(points[fit], labels[fit], ideal, progress)
+    # Points on a CPU stay there, because the user chose that.
+    where: Any = {"device": "auto" if points.is_cuda else None, "progress": progress}
+    clock = Clock(points.device)
+    clock.wait()  # so that earlier work of the device does not count
+    begin = clock.mark()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NoGeneratorsWarning)  # an error follows
+        ideals = fit_class_ideals(points[fit], labels[fit], ideal, **where)
+    end = clock.mark()
+    clock.wait()
     if ideals.n_generators == 0:
         raise ValueError(
             f"{type(ideal).__name__} found no generators for any class: raise psi or max_degree."
         )
     scores = score(ideals, points[check], labels[check], kind)
     monomials = count_monomials([as_polynomials(i.generators_) for i in ideals.ideals])
-    return ClassGenerators(ideals, scores, monomials, seconds)
-
-
-def timed_ideals(
-    points: Tensor, labels: Tensor, ideal: VanishingIdeal, progress: Progress | None = None
-) -> tuple[ClassIdeals, float]:
-    """Fit one ideal per class, and return the seconds until the device was done, too."""
-    from vinets.ideals.base import NoGeneratorsWarning
-    from vinets.ideals.classwise import fit_class_ideals
-
-    clock = Clock(points.device)
-    clock.wait()  # so that earlier work of the device does not count
-    begin = clock.mark()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", NoGeneratorsWarning)  # the caller raises an error
-        # Points on a CPU stay there, because the user chose that.
-        device = "auto" if points.is_cuda else None
-        ideals = fit_class_ideals(points, labels, ideal, device=device, progress=progress)
-    end = clock.mark()
-    clock.wait()
-    return ideals, clock.between(begin, end)
+    return ClassGenerators(ideals, scores, monomials, clock.between(begin, end))
 
 
 def make_layer(
