@@ -19,11 +19,9 @@ from typing import Any
 import torch
 
 from benchmarks.record import RESULTS, keep
-from vinets.algebra.common_terms import count_monomials
 from vinets.core.progress import Silent
 from vinets.heads import VanishingOptions
-from vinets.heads.vanishing import find_components, timed_ideals
-from vinets.ideals.pruning import as_polynomials
+from vinets.heads.vanishing import find_components, score_generators
 from vinets.paper.backbones import BACKBONES, Backbone
 from vinets.paper.plan import Plan
 from vinets.paper.reproduce import Folders
@@ -59,15 +57,14 @@ def measure(setup: Setup, backbone: Backbone, cut: str) -> dict[str, Any]:
     options, latents = trial.options, context.latents
     assert isinstance(options, VanishingOptions)  # the paper's head
     variables, fit = find_components(latents, options, trial.seed), latents.fit
-    points, labels = variables.points[fit], variables.labels[fit]
-    fits = [timed_ideals(points, labels, options.ideal()) for _ in range(REPEATS)]
-    found, ours = fits[0][0], median(seconds for _, seconds in fits)
+    fits = [score_generators(variables, fit, fit, options.ideal()) for _ in range(REPEATS)]
+    ours = median(one.seconds for one in fits)
     theirs = backbone.rows[cut]["seconds"]
     return {
         "network": backbone.title,
         "cut": cut,
-        "monomials": count_monomials([as_polynomials(i.generators_) for i in found.ideals]),
-        "polynomials": found.n_generators,
+        "monomials": fits[0].monomials,
+        "polynomials": fits[0].ideals.n_generators,
         "seconds": ours,
         "paper_seconds": theirs,
         "ratio": theirs / ours,

@@ -230,11 +230,10 @@ class Bench:
         if way != ALONE:
             head, options = network.head, trial.options
             assert isinstance(head, ProductsHead) and isinstance(options, ProductsOptions)
-            found = factored_generators(latents, options, trial.seed)
-            half = found.first(head.count // 2)
-            head.start_from(half.weight, half.gain, half.bias, half.owners)
+            half, _ = factored_generators(latents, options, trial.seed, head.count // 2)
+            head.start_from(*half)
             if way == FIXED:
-                hold(head, half.weight.shape[1])
+                hold(head, half[0].shape[1])
         return network, trial
 
     # --- monomials ---

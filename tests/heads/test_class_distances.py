@@ -20,7 +20,7 @@ from vinets.heads.class_distances import (
     spaces,
     try_spaces,
 )
-from vinets.testing.heads import HeadContract
+from vinets.testing.heads import HeadContract, lived
 
 
 def drawn(*, shared: bool = False) -> ClassDistances:
@@ -32,13 +32,9 @@ def drawn(*, shared: bool = False) -> ClassDistances:
 
 
 class TestDistances(HeadContract):
-    def make(self) -> DistanceHead:
-        return DistanceHead(drawn())
-
-
-class TestSharedDistances(HeadContract):
-    def make(self) -> DistanceHead:
-        return DistanceHead(drawn(shared=True))
+    @pytest.fixture(params=[False, True])
+    def head(self, request) -> DistanceHead:
+        return lived(DistanceHead(drawn(shared=request.param))).eval()
 
 
 def test_distances_are_sums_of_squared_polynomials():

@@ -7,6 +7,7 @@ from vinets.data import digits
 from vinets.heads import HEADS, DistanceHead, LinearHead, PooledHead, closed
 from vinets.heads.closed import fit_ridge
 from vinets.models import digits_cnn
+from vinets.testing.sources import assert_same
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +74,7 @@ def test_the_best_of_a_single_way_is_that_way(trained, monkeypatch):
     monkeypatch.setattr(closed, "candidates_for", lambda shape: candidates)
     latents = collect(model, data.train, "pool", per_class=40, progress=None)
     chosen, same = (HEADS[kind].build(latents) for kind in ("closed", "distance"))
-    assert all(torch.equal(t, same.state_dict()[k]) for k, t in chosen.state_dict().items())
+    assert_same(chosen.state_dict(), same.state_dict())
 
 
 def test_any_network_can_be_given_distances_that_are_saved_with_it(trained, tmp_path):

@@ -19,6 +19,9 @@ def circles(seed: int, count: int = 60) -> tuple[np.ndarray, np.ndarray]:
     return points.reshape(-1, 2), np.repeat(np.arange(len(RADII)), count)
 
 
+HELD = tuple(map(torch.from_numpy, circles(1)))  # points of the same circles, with their labels
+
+
 @pytest.fixture(scope="module")
 def ideals():
     return fit_class_ideals(*circles(0), ABM(psi=PSI, max_degree=2, normalization="leading"))
@@ -31,31 +34,26 @@ def layer(ideals):
     return PolynomialLayer.from_polynomials(shared, moments, classes=len(RADII))
 
 
-def held_out() -> tuple[torch.Tensor, torch.Tensor]:
-    points, labels = circles(1)
-    return torch.from_numpy(points), torch.from_numpy(labels)
-
-
 @pytest.mark.parametrize("factor", [1.0, 7.0])
 def test_generators_of_circles_vanish_on_their_own_circle_alone_however_scaled(layer, factor):
     with torch.no_grad():
         layer.weight.mul_(factor)
         layer.bias.mul_(factor)
-    found = measure_vanishing(layer, [held_out()], PSI)
+    found = measure_vanishing(layer, [HELD], PSI)
     assert (found.points, found.smallest_own, found.satisfied) == (180, 1.0, 1.0)
     assert found.own_over_other < 1e-3 and found.mean_square < PSI
 
 
 def test_mean_squares_are_those_of_the_generators_at_leading_coefficient_one(layer, ideals):
-    points, labels = circles(1)
+    points, labels = HELD
     # under the leading rule generators have leading coefficient 1
-    expected = [np.square(one.transform(points[labels == k])).mean(0) for k, one in ideals]
-    found = measure_vanishing(layer, [held_out()], PSI).mean_square
-    assert found == pytest.approx(np.median(np.concatenate(expected)), abs=1e-9)
+    expected = torch.cat([one.transform(points[labels == k]).square().mean(0) for k, one in ideals])
+    found = measure_vanishing(layer, [HELD], PSI).mean_square
+    assert found == pytest.approx(np.median(expected), abs=1e-9)
 
 
 def test_means_are_taken_class_by_class(layer):
-    points, labels = held_out()
+    points, labels = HELD
     parts = zip(points.split(100), labels.split(100), strict=True)
     means, squares, seen = class_means(layer, parts)
     values = layer(points.float()).double()
@@ -68,14 +66,14 @@ def test_means_are_taken_class_by_class(layer):
 def test_other_polynomials_do_not_vanish(layer):
     with torch.no_grad():
         layer.draw(torch.Generator().manual_seed(0))
-    found = measure_vanishing(layer, [held_out()], PSI)
+    found = measure_vanishing(layer, [HELD], PSI)
     assert found.smallest_own < 1 or found.satisfied == 0
     assert found.mean_square > 100 * PSI
 
 
 def test_the_ratio_is_that_of_means_on_own_points_to_means_on_all_others(layer):
     layer.draw(torch.Generator().manual_seed(1))
-    points, labels = (part[:150] for part in held_out())  # fewer of the last class
+    points, labels = (part[:150] for part in HELD)  # fewer of the last class
     values = layer(points.float()).double().detach()
     ratios = [
         values[labels == k, j].mean() / values[labels != k, j].mean()
@@ -88,7 +86,7 @@ def test_the_ratio_is_that_of_means_on_own_points_to_means_on_all_others(layer):
 def test_a_dropped_leading_term_is_no_vanishing_polynomial(layer):
     layer.leading[0] = -1
     count = len(layer.bias)
-    found = measure_vanishing(layer, [held_out()], PSI)
+    found = measure_vanishing(layer, [HELD], PSI)
     assert found.satisfied == pytest.approx((count - 1) / count)
 
 

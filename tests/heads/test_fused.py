@@ -210,16 +210,14 @@ def test_the_operator_does_what_compilers_are_told(positions, dtype):
     torch.library.opcheck(OPERATOR, (*given, False), test_utils=checks)
 
 
-def turned(weight):
-    return torch.nn.Parameter(1 - weight)
-
-
 CHANGES = {
     "forms in place": lambda head: head.forms.weight.mul_(0.9),
     "biases in place": lambda head: head.forms.bias.add_(0.1),
     "patterns in place": lambda head: head.spatial.patterns.mul_(1.2),
     "shares by data": lambda head: head.spatial.weight.data.neg_(),
-    "other shares": lambda head: setattr(head.spatial, "weight", turned(head.spatial.weight)),
+    "other shares": lambda head: setattr(
+        head.spatial, "weight", torch.nn.Parameter(1 - head.spatial.weight)
+    ),
     "another state": lambda head: head.load_state_dict(
         {name: 1.1 * value + 0.1 for name, value in head.state_dict().items()}
     ),
@@ -278,19 +276,18 @@ def run(
         return head(torch.randn(2, 6, positions, dtype=dtype).as_subclass(device))
 
 
-@pytest.mark.parametrize(("kind", "relu"), [(ProductsHead, False), (ReLUUnits, True)])
-def test_a_folded_head_in_use_on_a_gpu_asks_for_it(used, kind, relu):
-    run(kind=kind)
-    assert used == [relu]
-
-
-OTHERS = {"gradients": True, "folded": False, "positions": 15, "dtype": torch.float64}
-
-
-@pytest.mark.parametrize(("name", "value"), (OTHERS | {"device": torch.Tensor}).items())
-def test_others_do_not(used, name, value):
-    run(**{name: value})
-    assert not used
+@pytest.mark.parametrize(
+    ("options", "asked"),
+    [
+        ({"kind": ProductsHead}, [False]),
+        ({"kind": ReLUUnits}, [True]),
+        *(({"gradients": True}, []), ({"folded": False}, []), ({"positions": 15}, [])),
+        *(({"dtype": torch.float64}, []), ({"device": torch.Tensor}, [])),
+    ],
+)
+def test_a_folded_head_in_use_on_a_gpu_asks_for_it_and_others_do_not(used, options, asked):
+    run(**options)
+    assert used == asked
 
 
 def test_what_is_recorded_or_counted_is_plain(used, monkeypatch):

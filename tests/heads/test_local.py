@@ -7,39 +7,32 @@ from head_fixtures import next_to
 
 from vinets.algebra.terms import TermSet
 from vinets.heads import LocalHead, LocalReLUHead, ProductsHead, ReLUUnits, pieces
-from vinets.heads.local import local_variables
 from vinets.heads.polynomial_layer import PolynomialLayer
 from vinets.latent.rescale import Rescale
 from vinets.testing.heads import lived
 
 
-def test_the_local_head_is_its_formula(heads, latents):
-    head = heads["local"]().eval()
+@pytest.mark.parametrize("projected", [True, False])
+def test_the_local_head_is_its_formula(heads, latents, projected):
+    head = lived(heads["local"]() if projected else wide(LocalHead)).eval()
     h = (latents - head.rescale.mean) / head.rescale.std
-    values = (head.polynomials(torch.tanh(head.projection(h[..., p]))) for p in range(4))
+    # without a projection the channels are the variables
+    points = [torch.tanh(head.projection(z)) if projected else z for z in h.unbind(-1)]
+    values = (head.polynomials(z) for z in points)
     y = sum(weight * value for weight, value in zip(head.spatial.weight, values, strict=True))
-    torch.testing.assert_close(head(latents), head.linear(head.norm(y)))
-
-
-def test_channels_come_before_components(heads):
-    head = heads["local"]()
-    h = torch.randn(5, 6)
-    both = local_variables(h, head.projection, channels=True)
-    assert torch.equal(both[:, :6], h)
-    assert torch.equal(both[:, 6:], torch.tanh(head.projection(h)))
-    assert local_variables(h, None, channels=True) is h
-
-
-def test_without_a_projection_the_channels_are_the_variables(shared):
-    layer = PolynomialLayer(shared.terms, 4)
-    rescale = Rescale(torch.zeros(5, 2), torch.ones(5, 2), squash=False)
-    head = LocalHead(rescale, None, layer, positions=2, classes=3).eval()
-    latents = torch.randn(7, 5, 2)
-    y = sum(head.spatial.weight[p] * layer(latents[:, :, p]) for p in range(2))
     torch.testing.assert_close(head(latents), head.linear(head.norm(y)))
     again = LocalHead.from_config(head.config(), head.state_dict())
     again.load_state_dict(head.state_dict())
     assert torch.equal(again.eval()(latents), head(latents))
+
+
+def test_channels_come_before_components(heads, latents):
+    head = heads["local"]()
+    components, head.channels = head.variables(latents), True
+    h = head.rescale(latents).mT
+    assert torch.equal(head.variables(latents), torch.cat([h, components], -1))
+    head.projection = None
+    assert torch.equal(head.variables(latents), h)
 
 
 def test_the_control_has_relus_on_monomials_of_the_same_scale(heads):
@@ -52,7 +45,8 @@ def wide(local):
     """A local head of enough polynomials to be normalised by the moments of their variables."""
     terms = TermSet.from_exponents(np.eye(6, dtype=int))
     layer = PolynomialLayer(terms, 20, normalized=True)
-    return local(Rescale(torch.zeros(6, 4), torch.ones(6, 4)), None, layer, 3, positions=4)
+    rescale = Rescale(torch.zeros(6, 4), torch.ones(6, 4), squash=False)
+    return local(rescale, None, layer, 3, positions=4)
 
 
 MADE = {

@@ -30,7 +30,7 @@ def vectors():
 
 @pytest.fixture(scope="module")
 def start(vectors):
-    return factored_generators(vectors, ProductsOptions(components=6), 0)
+    return factored_generators(vectors, ProductsOptions(components=6), 0, 10**6)
 
 
 @pytest.fixture(scope="module")
@@ -38,48 +38,54 @@ def h(vectors):
     return torch.cat([values for values, _ in vectors.store.chunks()])[..., 0]
 
 
-def products_of(start, h):
+def products_of(forms, h):
     standard = (h - h.mean(0)) / h.std(0, unbiased=False)
-    gain, bias = start.gain.to(h)[:, None], start.bias.to(h)[:, None]
-    return (gain * (standard @ start.weight.to(h).mT) + bias).prod(0)
+    weight, gain, bias = (part.to(h) for part in forms[:3])
+    return (gain[:, None] * (standard @ weight.mT) + bias[:, None]).prod(0)
 
 
 def test_products_are_generators_up_to_a_factor(vectors, start, h):
     with pytest.warns(ScaleWarning, match=r"psi is meant for data in \[-1, 1\]"):
         net, report = build(vectors, parameters=5_000, start="ideal", **SMALL)
     count = net.head.count
-    assert report.generators_found == start.found > report.generators_kept == count > 20
+    facts = start[1]
+    assert report.explained_variance == facts["explained_variance"]
+    assert report.generators_found == facts["generators_found"] > report.generators_kept
+    assert 20 < report.generators_kept == count < facts["generators_kept"]
     head = net.head.train()  # so that forms are normalised by these very points
     ours = head.units(head.forms(h[:, None]))[:, 0].detach().double()
-    expected = products_of(start.first(count), h.double())
+    forms, _ = factored_generators(vectors, ProductsOptions(components=6), 0, count)
+    expected = products_of(forms, h.double())
     for pair in zip(ours.mT, expected.mT, strict=True):
         assert torch.corrcoef(torch.stack(pair))[0, 1] > 0.999
 
 
 def test_a_line_is_a_product_with_a_constant(vectors, monkeypatch):
     monkeypatch.setattr(abm, "ABM", lambda *_, **__: ABM(psi=0.3, max_degree=1))
-    start = factored_generators(vectors, ProductsOptions(components=6), 0)
-    small, large = start.gain.sort(0).values
+    (_, gain, *_), _ = start = factored_generators(vectors, ProductsOptions(components=6), 0, 512)
+    small, large = gain.sort(0).values
     assert (small < 1e-4).all() and (large > 0.1).all()
     head = build(vectors, **SMALL)[0].head.train()
-    head.start_from(start.weight, start.gain, start.bias, start.owners)
+    head.start_from(*start[0])
     assert all(torch.isfinite(p).all() for p in head.parameters())
-    rows = head.forms.weight.unflatten(0, (2, 512))[:, : start.gain.shape[1]]
+    rows = head.forms.weight.unflatten(0, (2, 512))[:, : gain.shape[1]]
     assert (rows.norm(dim=-1) > 0.1).all()  # a direction to move into
 
 
 def test_they_are_small_on_their_class(vectors, start, h):
-    values = products_of(start, h).abs()
-    own = vectors.store.labels[:, None] == start.owners
+    forms, _ = start
+    values = products_of(forms, h).abs()
+    own = vectors.store.labels[:, None] == forms[3]
     inside, outside = ((values * one).sum(0) / one.sum(0) for one in (own, ~own))
     assert (inside < outside).double().mean() > 0.9
 
 
-def test_fewer_are_taken_from_all_classes_and_the_best_of_each(start):
-    fewer = start.first(10)
-    assert sorted(fewer.owners.tolist()) == list(range(10))
-    best = [int((start.owners == k).nonzero()[0]) for k in range(10)]
-    torch.testing.assert_close(fewer.weight, start.weight[:, best])
+def test_fewer_are_taken_from_all_classes_and_the_best_of_each(vectors, start):
+    weight, *_, owners = start[0]
+    fewer, _ = factored_generators(vectors, ProductsOptions(components=6), 0, 10)
+    assert sorted(fewer[3].tolist()) == list(range(10))
+    best = [int((owners == k).nonzero()[0]) for k in range(10)]
+    torch.testing.assert_close(fewer[0], weight[:, best])
 
 
 # --- without generators -----------------------------------------------------------------------

@@ -17,6 +17,7 @@ from vinets.heads.block_layer import BlockPolynomialLayer
 from vinets.ideals import classwise
 from vinets.ideals.base import ScaleWarning
 from vinets.networks.build import options_of, rival_options
+from vinets.testing.sources import assert_same
 
 SMALL = {"components": 8, "keep": 4, "monomials": 32, "progress": None}
 
@@ -101,20 +102,13 @@ def test_pictures_show_that_generators_vanish_on_their_class_alone(latents):
     assert sum(map(len, pictures.scores)) == report.generators_found
 
 
-@pytest.mark.parametrize("kind", ["vanishing", "local"])
-def test_the_layer_starts_as_the_pruned_generators(latents, kind):
-    """Its means on the classes are those of the picture, up to a factor per generator."""
-    net, report = build(latents, head=kind, **SMALL | {"monomials": None})
-    points, labels = report.pictures.points, report.pictures.labels
-    layer = net.head.polynomials
-    z = torch.from_numpy(points).float()
-    if kind == "local":  # without the linear forms in the channels
-        with torch.no_grad():
-            layer.weight[:, :64] = 0
-        z = torch.cat([torch.zeros(len(z), 64), z], 1)
+def test_polynomials_of_components_are_the_pruned_generators_behind_the_channels(latents):
+    net, report = build(latents, head="local", **SMALL | {"monomials": None})
+    layer, points = net.head.polynomials.eval(), torch.from_numpy(report.pictures.points).float()
     with torch.no_grad():
-        values = layer.eval()(z).double().numpy()
-    means = np.stack([values[labels == k].mean(0) for k in range(10)])
+        layer.weight[:, :64] = 0  # without the linear forms in the channels
+        values = layer(torch.cat([torch.zeros(len(points), 64), points], 1)).double().numpy()
+    means = np.stack([values[report.pictures.labels == k].mean(0) for k in range(10)])
     np.testing.assert_allclose(means, report.pictures.means, rtol=1e-3, atol=1e-5)
 
 
@@ -253,8 +247,8 @@ def test_heads_that_differ_in_pruning_alone_share_their_ideals(model, train, kin
         build(latents, head=kind, **SMALL | changed)
     assert len(fits) == 1
     alone = build(model, train, "relu3", head=kind, per_class=16, **SMALL | {"keep": 2})[0]
-    shared = build(latents, head=kind, **SMALL | {"keep": 2})[0].state_dict()
-    assert all(torch.equal(t, shared[k]) for k, t in alone.state_dict().items())
+    shared = build(latents, head=kind, **SMALL | {"keep": 2})[0]
+    assert_same(shared.state_dict(), alone.state_dict())
     assert len(fits) == 2  # those of its own latents
     for others in ({"psi": 0.2}, {"components": 7}, {"max_degree": 1}, {"seed": 1}):
         build(latents, head=kind, **SMALL | others)
@@ -269,8 +263,7 @@ def test_networks_built_from_a_file_and_from_memory_are_equal(model, train):
         build(model, train, "relu2", **SMALL | {"per_class": 16, "memory_limit": limit})[0]
         for limit in (1 << 30, 1 << 16)
     )
-    states = one.state_dict(), other.state_dict()
-    assert all(torch.equal(t, states[1][k]) for k, t in states[0].items())
+    assert_same(one.state_dict(), other.state_dict())
 
 
 def test_few_examples_lower_the_number_of_components_and_one_is_enough_for_a_class(model):
@@ -337,12 +330,11 @@ def test_sizes_are_comparable(latents, rivals):
 
 def test_one_baseline_is_drawn_as_among_all(model, train, rivals):
     kind, others = rivals
-    for name, network in others.items():
+    for network in others.values():
         rival = network.head.kind
         fresh = collect(model, train, "relu3", per_class=48, progress=None)
         alone = HEADS[rival].build(fresh, rival_options(rival, kind, OPTIONS[kind]), seed=1)
-        state = alone.state_dict()
-        assert all(torch.equal(t, state[k]) for k, t in network.head.state_dict().items()), name
+        assert_same(network.head.state_dict(), alone.state_dict())
 
 
 def test_baselines_of_given_size_do_without_the_head_that_they_are_compared_with(

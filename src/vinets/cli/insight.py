@@ -68,7 +68,7 @@ def theory(
         raise ValueError("Pass --cut, such as --cut 50% (see vinets cuts MODEL), or --vinet.")
     network = None
     if vinet is not None:
-        network = open_cut(vinet, made_of=opened)
+        network = open_cut(vinet, opened)
         check_inputs(NamedNetwork(str(vinet), network), example)
         network, cut = network.to(device), network.record.cut if cut is None else cut
     drawn = None if split is None else draw_from(split.train, examples, common.seed)

@@ -137,8 +137,8 @@ def export_network(
                     batch = data.test.example(size)
                 got, wanted = both(batch)
                 if got.shape != wanted.shape:
-                    told = f"its logits have shape {tuple(got.shape)}"
-                    raise ValueError(f"{told}, not {tuple(wanted.shape)}")
+                    shapes = f"{tuple(got.shape)}, not {tuple(wanted.shape)}"
+                    raise ValueError(f"its logits have shape {shapes}")
                 scale = wanted.abs().max().clamp_min(torch.finfo(wanted.dtype).tiny)
                 differences.append((got - wanted).abs().max() / scale)
             difference = float(torch.stack(differences).max())  # NaN wins

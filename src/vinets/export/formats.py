@@ -139,15 +139,13 @@ class OnnxInt8(Onnx):
     def write(self, network: Network, path: Path, opset: int | None) -> int:
         tools: Any = importlib.import_module("onnxruntime.quantization")
         names = [name or "input" for name in network.record.inputs]
-        batches = iter(self.examples)
+        batches = (map(Tensor.numpy, tensors) for tensors in self.examples)
+        feeds = (dict(zip(names, arrays, strict=True)) for arrays in batches)
         reader: Any = tools.CalibrationDataReader
 
         class Reader(reader):
             def get_next(self) -> dict[str, Any] | None:
-                tensors = next(batches, None)
-                if tensors is None:
-                    return None
-                return {name: t.numpy() for name, t in zip(names, tensors, strict=True)}
+                return next(feeds, None)
 
         with tempfile.TemporaryDirectory() as folder:
             plain, ready = Path(folder) / "plain.onnx", Path(folder) / "ready.onnx"
@@ -244,7 +242,7 @@ class _Positional(nn.Module):
 
 def _runner(content: bytes, threads: int) -> Runner:
     session = start_session(content, threads)
-    required = [given.name for given in session.get_inputs()]
+    required = [end.name for end in session.get_inputs()]
     first = session.get_outputs()[0].name
 
     def run(inputs: tuple[Tensor, ...]) -> Tensor:

@@ -123,7 +123,7 @@ class Head(nn.Module, ABC):
 
         Latents are those of training data behind the cut, which :func:`vinets.collect` collects;
         options are an object of the class :attr:`Options`, None for its defaults. The same seed
-        gives the same head, whatever was made before. ``progress`` hears of long steps.
+        gives the same head, whatever was built before. ``progress`` hears of long steps.
         """
         begin = time.perf_counter()
         with seeded(seed):
@@ -214,9 +214,8 @@ def features_of(
     rows, labels = [], []
     parts = zip(latents.store.chunks(1024), mask.split(1024), strict=True)
     for (values, answers), part in parts:
-        wanted = part.to(values.device)
-        rows.append(see(values[wanted].to(latents.device)))
-        labels.append(answers[wanted].to(latents.device))
+        rows.append(see(values[part].to(latents.device)))
+        labels.append(answers[part].to(latents.device))
     return torch.cat(rows), torch.cat(labels)
 
 

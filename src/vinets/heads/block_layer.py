@@ -144,12 +144,6 @@ class BlockPolynomialLayer(MonomialLayer):
         matrix[torch.arange(len(matrix), device=matrix.device), self.leading] += self.lead
         return matrix
 
-    def parts(self) -> dict[str, int]:
-        indices = self.indices() + sum(self.sizes)
-        blocks = sum(block.numel() for block in self.blocks)
-        count = blocks + len(self.lead) + len(self.bias) + 2 * len(self.monomials.terms)
-        return {"monomials": indices, "coefficients": count}
-
     def config(self) -> dict[str, object]:
         facts = {"kind": "blocks", "n_variables": self.monomials.terms.n_variables}
         return facts | {"counts": list(self.counts), "sizes": list(self.sizes)}

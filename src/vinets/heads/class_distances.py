@@ -29,6 +29,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from vinets.algebra.polynomial import termset
 from vinets.algebra.terms import TermSet
 from vinets.core.checks import parameter_error
 from vinets.heads.base import ClosedFormHead, HeadOptions, features_of
@@ -124,11 +125,10 @@ def products_of(variables: int, products: int, degree: int) -> TermSet:
     >>> products_of(3, 2, 2).names()
     ['x0', 'x1', 'x2', 'x0^2', 'x0*x1', 'x1^2']
     """
-    blocks = [np.zeros((0, 0), np.int64), np.arange(variables, dtype=np.int64)[:, None]]
+    rows: list[tuple[int, ...]] = [(i,) for i in range(variables)]
     for d in range(2, degree + 1):
-        rows = list(combinations_with_replacement(range(products), d))
-        blocks.append(np.array(rows, dtype=np.int64))
-    return TermSet.of_blocks(variables, blocks)
+        rows += combinations_with_replacement(range(products), d)
+    return termset(rows, variables)
 
 
 # --- fits -------------------------------------------------------------------------------------
@@ -190,7 +190,7 @@ def class_forms(moments: Moments, shrink: float, epsilon: float) -> tuple[Tensor
 
 
 def standard_monomials(
-    features: Tensor, labels: Tensor, components: int, products: int, degree: int
+    features: Tensor, labels: Tensor, space: ClassSpace
 ) -> tuple[ClassDistances, Tensor, tuple[Tensor, Tensor]]:
     """Whiten components of features (m, D), as many as there are, and standardise their monomials.
 
@@ -200,10 +200,10 @@ def standard_monomials(
     if features.ndim != 2 or len(features) != len(labels):
         got = f"{tuple(features.shape)} and {tuple(labels.shape)}"
         raise parameter_error("fit_distances", "features", "(m, D) beside labels (m,)", got)
-    pca = fit_pca(lambda: [features], components, at_most=True)
+    pca = fit_pca(lambda: [features], space.components, at_most=True)
     projection = Projection.from_pca(pca, "unit")
     n = len(projection.bias)
-    terms = products_of(n, min(products, n), degree)
+    terms = products_of(n, min(space.products, n), space.degree)
     distances = ClassDistances(features.shape[1], terms, 0).to(features)
     distances.weight.copy_(projection.weight)
     distances.bias.copy_(projection.bias)
@@ -225,9 +225,7 @@ def fit_distances(
     >>> distances(points).argmin(1)
     tensor([0, 0, 1, 1])
     """
-    distances, values, (shift, scale) = standard_monomials(
-        features, labels, space.components, space.products, space.degree
-    )
+    distances, values, (shift, scale) = standard_monomials(features, labels, space)
     moments = class_moments(values, labels, classes)
     forms, offsets = class_forms(moments, space.shrink, space.epsilon)
     # The forms take in what standardises the monomials.
@@ -275,9 +273,9 @@ def try_spaces(
     groups: dict[tuple[int, int, int], list[ClassSpace]] = {}
     for one in candidates:
         groups.setdefault((one.components, one.products, one.degree), []).append(one)
-    for shape, group in groups.items():
+    for group in groups.values():
         # Components know no labels, and may see all points.
-        distances, values, (shift, scale) = standard_monomials(features, labels, *shape)
+        distances, values, (shift, scale) = standard_monomials(features, labels, group[0])
         if held is not None:
             new = torch.cat([distances.values(part) for part in held[0].split(4096)])
             values = torch.cat([values, new.sub_(shift).div_(scale)])

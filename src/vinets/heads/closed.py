@@ -134,8 +134,7 @@ class GeneratorRidgeHead(ClosedFormHead):
         chosen = VanishingOptions(keep=keep)
         variables = vanishing.find_components(latents, chosen, seed)
         generators = vanishing.score_generators(variables, mask, mask, chosen.ideal(), chosen.score)
-        points = variables.points[mask.to(variables.points.device)]
-        layer, _, _ = vanishing.make_layer(generators, points, chosen)
+        layer, _, _ = vanishing.make_layer(generators, variables.points[mask], chosen)
         assert variables.projection is not None  # the variables are components
         inputs = variables.rescale, variables.projection
         head = VanishingHead(*inputs, layer, latents.n_classes, order=chosen.order)

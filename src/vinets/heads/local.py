@@ -103,12 +103,31 @@ class LocalPolynomials(PolynomialHead):
         return {"positions": self.spatial.weight.shape[0], "channels": self.channels}
 
     def variables(self, latents: Tensor) -> Tensor:
-        return local_variables(self.rescale(latents).mT, self.projection, self.channels)
+        h = self.rescale(latents).mT
+        if self.projection is None:
+            return h
+        z = torch.tanh(self.projection(h))
+        return torch.cat([h, z], -1) if self.channels else z
 
     def features(self, latents: Tensor) -> Tensor:
         """Sum the absolute values over the positions by weights, (B, N)."""
-        layer = self.polynomials
-        return _sums(layer, self.spatial, lambda z: layer.scaled(self.variables(z)), latents)
+        return self._sums(lambda z: self.polynomials.scaled(self.variables(z)), latents)
+
+    def _sums(self, scaled: Callable[[Tensor], Tensor], z: Tensor) -> Tensor:
+        """Sum polynomials over the positions; ``scaled`` makes monomials (B, P, S) of ``z``."""
+        layer, spatial = self.polynomials, self.spatial
+        size = spatial.weight.numel()
+
+        def plain(m: Tensor) -> Tensor:
+            return spatial(layer.watch(layer.activated(layer.values_on(m))))
+
+        if not layer.training:  # every image is on its own
+            return by_parts(lambda part: plain(scaled(part)), z, size)
+        m = scaled(z).contiguous()
+        affine = None if layer.watched else layer.affine(m)  # by statistics of the whole batch
+        if affine is None:
+            return plain(m)
+        return by_parts(lambda part: spatial(layer.activated(F.linear(part, *affine))), m, size)
 
     def split(self) -> tuple[Callable[[Tensor], Tensor], nn.Module] | None:
         if not self.frozen:
@@ -120,7 +139,7 @@ class LocalPolynomials(PolynomialHead):
             z = self.variables(latents)
             return (layer.scaled(z) if few else z).contiguous()
 
-        sums = partial(_sums, layer, self.spatial, (lambda m: m) if few else layer.scaled)
+        sums = partial(self._sums, (lambda m: m) if few else layer.scaled)
         return front, LastLayer(sums, self.norm, self.linear, layer, self.spatial)
 
     def maps(self, shape: tuple[int, int]) -> HeadMaps:
@@ -138,32 +157,6 @@ class LocalPolynomials(PolynomialHead):
         return self.maps_between(tuple(before), final, reach, positions)
 
 
-def _sums(
-    layer: PolynomialLayer, spatial: SpatialSum, scaled: Callable[[Tensor], Tensor], z: Tensor
-) -> Tensor:
-    """Sum polynomials over the positions; ``scaled`` makes their monomials (B, P, S) of ``z``."""
-    size = spatial.weight.numel()
-
-    def plain(m: Tensor) -> Tensor:
-        return spatial(layer.watch(layer.activated(layer.values_on(m))))
-
-    if not layer.training:  # every image is on its own
-        return by_parts(lambda part: plain(scaled(part)), z, size)
-    m = scaled(z).contiguous()
-    affine = None if layer.watched else layer.affine(m)  # by statistics of the whole batch
-    if affine is None:
-        return plain(m)
-    return by_parts(lambda part: spatial(layer.activated(F.linear(part, *affine))), m, size)
-
-
-def local_variables(h: Tensor, projection: nn.Module | None, channels: bool) -> Tensor:
-    """Return the variables of the polynomials for rescaled descriptors ``h`` (..., C)."""
-    if projection is None:
-        return h
-    z = torch.tanh(projection(h))
-    return torch.cat([h, z], -1) if channels else z
-
-
 def descriptors(latents: Latents, rescale: Rescale, seed: int) -> Tensor:
     """Return the channels at one position of every example, drawn and rescaled: (m, C)."""
     store, positions = latents.store, latents.shape[1]
@@ -171,8 +164,7 @@ def descriptors(latents: Latents, rescale: Rescale, seed: int) -> Tensor:
     draws = torch.randint(positions, (len(store),), generator=generator)
     rows = []
     for (values, _), part in zip(store.chunks(1024), draws.split(1024), strict=True):
-        at = part.to(values.device)
-        rows.append(rescale(values)[torch.arange(len(at), device=at.device), :, at])
+        rows.append(rescale(values)[torch.arange(len(part)), :, part])
     return torch.cat(rows)
 
 
@@ -183,10 +175,10 @@ def find_local(latents: Latents, options: LocalOptions, seed: int) -> Variables:
         begin = time.perf_counter()
         rescale = Rescale.fit(latents.store)
         h = descriptors(latents, rescale, seed)
-        n, projection, explained = options.components, None, None
+        n, projection, explained, points = options.components, None, None, h
         if n is not None and n < h.shape[1]:
             projection, explained = project(lambda: [h], n, options.pca, "unit", seed)
-        points = local_variables(h, projection, channels=False).detach()
+            points = torch.tanh(projection(h)).detach()
         facts = latents.store.labels.to(points.device), explained, time.perf_counter() - begin
         return Variables(rescale, projection, points, *facts, {"positions": latents.shape[1]})
 

@@ -75,10 +75,6 @@ class LinearPath(nn.Module):
         self.reduce = nn.Conv1d(channels, width, 1, bias=False) if narrow else None
         self.out = nn.Linear(min(width, channels) * positions, classes, bias=False)
 
-    def like(self) -> LinearPath:
-        """Make an untrained path of the same shape."""
-        return LinearPath(*self.shape, scale=float(self.scale)).to(self.out.weight.device)
-
     @torch.no_grad()
     def folded(self) -> LinearPath:
         """Return a path with the same outputs and without a scale."""

@@ -72,8 +72,8 @@ class PolynomialHead(FeatureHead):
     def like(cls, head: PolynomialHead, polynomials: MonomialLayer) -> Self:
         """Make an untrained head with other polynomials behind the same variables."""
         inputs = copy.deepcopy(head.rescale), copy.deepcopy(head.projection)
-        arguments = head.arguments() | {"path": None if head.path is None else head.path.like()}
-        return cls(*inputs, polynomials, head.linear.out_features, **arguments)
+        path = head.path and LinearPath(*head.path.shape, scale=float(head.path.scale))
+        return cls(*inputs, polynomials, head.linear.out_features, path=path, **head.arguments())
 
     @torch.no_grad()
     def folded(self) -> Self:
@@ -107,26 +107,22 @@ class PolynomialHead(FeatureHead):
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any], state: Mapping[str, Tensor]) -> Self:
-        polynomials = _polynomials_from(config["polynomials"], state)
+        options = dict(config["polynomials"])
+        kind, n_variables = options.pop("kind"), options.pop("n_variables")
+        terms = Monomials.terms_of(state, "polynomials.monomials.", n_variables)
+        polynomials: MonomialLayer
+        if kind == "shared":
+            polynomials = PolynomialLayer(terms, options.pop("count"), **options)
+        else:
+            columns = [state[f"polynomials.columns_{k}"] for k in range(len(options["sizes"]))]
+            leading = state["polynomials.leading"]
+            for at in (*columns, leading):
+                if at.dtype != torch.int64 or at.ndim != 1 or ((at < 0) | (at >= len(terms))).any():
+                    raise ValueError(f"blocks must hold positions of the {len(terms)} terms.")
+            polynomials = BlockPolynomialLayer(terms, columns, leading, options["counts"])
         path = None if config["path"] is None else LinearPath(*config["path"])
         arguments = config["arguments"] | {"path": path}
         head = cls(*pieces.inputs_from(config), polynomials, config["classes"], **arguments)
         if config["folded"]:
             head.norm = None
         return head
-
-
-def _polynomials_from(config: Mapping[str, Any], state: Mapping[str, Tensor]) -> MonomialLayer:
-    """Make the polynomial layer of the shapes that ``config`` and ``state`` tell."""
-    options = dict(config)
-    kind, n_variables = options.pop("kind"), options.pop("n_variables")
-    terms = Monomials.terms_of(state, "polynomials.monomials.", n_variables)
-    if kind == "shared":
-        return PolynomialLayer(terms, options.pop("count"), **options)
-    counts, sizes = options["counts"], options["sizes"]
-    columns = [state[f"polynomials.columns_{k}"] for k in range(len(sizes))]
-    leading = state["polynomials.leading"]
-    for at in (*columns, leading):
-        if at.dtype != torch.int64 or at.ndim != 1 or ((at < 0) | (at >= len(terms))).any():
-            raise ValueError(f"blocks must hold positions of the {len(terms)} terms.")
-    return BlockPolynomialLayer(terms, columns, leading, counts)

@@ -22,7 +22,7 @@ from vinets.algebra.polynomial import Polynomial
 from vinets.algebra.terms import TermSet
 from vinets.core.checks import one_of
 
-ACTIVATIONS = ("abs", "relu", "none")
+ACTIVATIONS = ("abs", "relu")
 
 
 class Monomials(nn.Module):
@@ -151,11 +151,11 @@ class MonomialLayer(SizeWatch, nn.Module, ABC):
         """Return the polynomials without the absolute value, (..., N)."""
 
     def activated(self, y: Tensor) -> Tensor:
-        """Return absolute values, or those of another activation."""
+        """Return absolute values, or positive parts."""
         if self.activation == "abs":
             # These are the same values, and the gradient takes one pass instead of two.
             return F.leaky_relu(y, -1.0) if self.training else y.abs()
-        return y.relu() if self.activation == "relu" else y
+        return y.relu()
 
     def forward(self, z: Tensor) -> Tensor:
         return self.watch(self.activated(self.values(z)))
@@ -166,11 +166,6 @@ class MonomialLayer(SizeWatch, nn.Module, ABC):
         if self.shift is not None and self.scale is not None:
             m = (m - self.shift).div_(self.scale)
         return m.to(self.bias.dtype)  # which may be half, outside of autocast
-
-    def indices(self) -> int:
-        """Count the integers of the monomials, and of the leading terms where they are known."""
-        leading = 0 if self.leading is None else len(self.leading)
-        return leading + sum(block.size for block in self.monomials.terms.blocks)
 
     @property
     def owners(self) -> Tensor | None:
@@ -220,9 +215,11 @@ class MonomialLayer(SizeWatch, nn.Module, ABC):
         """Return a layer of plain coefficients and a bias with the same outputs."""
 
     def parts(self) -> dict[str, int]:
-        """Count parameters, and apart from them the indices of the monomials."""
-        stored = [t for t in (*self.parameters(), *self.buffers()) if t.is_floating_point()]
-        return {"monomials": self.indices(), "coefficients": sum(t.numel() for t in stored)}
+        """Count parameters, and apart from them the indices of monomials, as files hold them."""
+        state = {k: t for k, t in self.state_dict().items() if "num_batches" not in k}
+        indices = sum(t.numel() for t in state.values() if t.dtype == torch.int64)
+        numbers = sum(t.numel() for t in state.values() if t.is_floating_point())
+        return {"monomials": indices, "coefficients": numbers}
 
     @abstractmethod
     def config(self) -> dict[str, object]:
@@ -244,8 +241,8 @@ class PolynomialLayer(MonomialLayer):
     :math:`\mu` and :math:`\sigma` if ``standardized``, which a folded layer is not; a mask of the
     coefficients that may be non-zero if ``masked``; and batch normalisation before the absolute
     value if ``normalized``. Another ``activation`` is ``"relu"``, the control without vanishing
-    semantics, or ``"none"``. Of generators, ``counts`` tells how many there are of each class, and
-    ``leading`` is to hold the positions of their leading terms.
+    semantics. Of generators, ``counts`` tells how many there are of each class, and ``leading`` is
+    to hold the positions of their leading terms.
 
     Examples
     --------

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import torch
@@ -66,9 +66,9 @@ class ProductsOptions(HeadOptions):
 class ProductsHead(SizeWatch, UnitsHead):
     """Products of ``factors`` forms at every position, summed with spatial weights.
 
-    See :class:`vinets.heads.units.UnitsHead` for the sizes. The factors, 1 to 5, are the degree of
-    the polynomials. All but the first start from ``offset``: 0 for products of centred forms, 1 to
-    start near the first form alone.
+    The other ``options`` are those of :class:`vinets.heads.units.UnitsHead`. The factors, 1 to 5,
+    are the degree of the polynomials. All but the first start from ``offset``: 0 for products of
+    centred forms, 1 to start near the first form alone.
     """
 
     kind, label = "products", "product head"
@@ -94,16 +94,14 @@ class ProductsHead(SizeWatch, UnitsHead):
         positions: int,
         classes: int,
         *,
-        count: int,
-        rank: int,
         factors: int = 2,
         offset: float = 0.0,
-        normalized: bool = True,
+        **options: Any,
     ) -> None:
         if not 1 <= factors <= 5:
             raise parameter_error("ProductsHead", "factors", "an integer from 1 to 5", factors)
-        sizes = {"count": count, "rank": rank, "factors": factors}
-        super().__init__(channels, positions, classes, normalized=normalized, **sizes)
+        super().__init__(channels, positions, classes, factors=factors, **options)
+        count = self.count
         self.lipschitz = 1.0 if factors == 1 else math.inf  # unbounded forms have no bound
         # The class that each product is to vanish on; not stored, for only training asks for it.
         self.register_buffer("owners", torch.arange(count) % classes, persistent=False)
@@ -124,10 +122,8 @@ class ProductsHead(SizeWatch, UnitsHead):
         head = cls(*shape, classes, count=count, **form)
         more: dict[str, Any] = {}
         if options.start == "ideal":
-            start = factored_generators(latents, options, seed).first(count)
-            head.start_from(start.weight, start.gain, start.bias, start.owners)
-            more = {"explained_variance": start.explained, "generators_found": start.found}
-            more["generators_kept"] = start.bias.shape[1]
+            start, more = factored_generators(latents, options, seed, count)
+            head.start_from(*start)
         terms = [math.comb(shape[0] + d - 1, d) for d in range(1, factors + 1)]
         head.facts = plain_facts(
             head,
@@ -243,35 +239,15 @@ class ReLUUnits(UnitsHead):
 # --- generators to start from -----------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
-class FactoredGenerators:
-    """Factors of generators, forms of mean square one, as :meth:`ProductsHead.start_from` has."""
-
-    weight: Tensor  # (2, n, C)
-    gain: Tensor  # (2, n)
-    bias: Tensor  # (2, n)
-    owners: Tensor  # (n,), the class that each vanishes on
-    found: int  # generators before pruning
-    explained: float  # share of the variance that the components keep
-
-    def first(self, count: int) -> FactoredGenerators:
-        """Return at most so many of them, spread over the classes."""
-        if len(self.owners) <= count:
-            return self
-        # They are sorted, so that this takes every class in turn and the best of each first.
-        rank = torch.cat([torch.arange(size) for size in self.owners.bincount().tolist()])
-        chosen = rank.argsort(stable=True)[:count]
-        weight, gain, bias = (t[:, chosen] for t in (self.weight, self.gain, self.bias))
-        return replace(self, weight=weight, gain=gain, bias=bias, owners=self.owners[chosen])
-
-
 @torch.no_grad()
 def factored_generators(
-    latents: Latents, options: ProductsOptions, seed: int
-) -> FactoredGenerators:
+    latents: Latents, options: ProductsOptions, seed: int, count: int
+) -> tuple[tuple[Tensor, Tensor, Tensor, Tensor], dict[str, Any]]:
     """Find generators of degree 2 of every class, and factor the best into two forms each.
 
-    Their variables are principal components of the channels at one position of every example.
+    Their variables are principal components of the channels at one position of every example. The
+    results are what :meth:`ProductsHead.start_from` takes, for forms of mean square one and at most
+    ``count`` products, spread over the classes, and facts for the report.
     """
     from vinets.ideals.abm import ABM
     from vinets.ideals.pruning import prune
@@ -289,6 +265,9 @@ def factored_generators(
     scores = torch.cat([torch.from_numpy(s) for s in kept.scores])
     order = scores.argsort(descending=True, stable=True)  # best first, and then class by class
     order = order[shared.owners[order].argsort(stable=True)]
+    if len(order) > count:  # every class in turn
+        rank = torch.cat([torch.arange(size) for size in shared.owners.bincount().tolist()])
+        order = order[rank.argsort(stable=True)[:count]]
     forms = nearest_products(shared)[:, order.to(shared.coefficients.device)].to(h.device)
     # From components to channels, and to mean square one: what a factor lacks, another has.
     inside = forms[..., 1:] @ projection.weight.double()  # (2, n, C)
@@ -296,11 +275,7 @@ def factored_generators(
     _, covariance = batch_moments(h.double())
     size = ((inside @ covariance) * inside).sum(-1).clamp_min(0).sqrt()
     whole = (size.square() + offset.square()).sqrt().clamp_min(1e-30)
-    return FactoredGenerators(
-        (inside / size.clamp_min(1e-30)[..., None]).float().cpu(),
-        (size / whole).float().cpu(),
-        (offset / whole).float().cpu(),
-        shared.owners[order],
-        generators.ideals.n_generators,
-        explained,
-    )
+    weight = inside / size.clamp_min(1e-30)[..., None]
+    weight, gain, bias = (t.float().cpu() for t in (weight, size / whole, offset / whole))
+    found = {"generators_found": generators.ideals.n_generators, "generators_kept": len(order)}
+    return (weight, gain, bias, shared.owners[order]), {"explained_variance": explained} | found

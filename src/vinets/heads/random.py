@@ -147,4 +147,4 @@ def points_of(head: PolynomialHead, latents: Latents, seed: int) -> Tensor:
     every = torch.cat(parts)
     # The order is drawn on the CPU, so that every device gets the same points.
     order = torch.randperm(len(every), generator=torch.Generator().manual_seed(seed))
-    return every[order[:MAX_POINTS].to(device)]
+    return every[order[:MAX_POINTS]]

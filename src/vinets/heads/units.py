@@ -202,8 +202,8 @@ class UnitsHead(FeatureHead):
         weight, bias = forms.weight, forms.bias[:, None]
 
         def sums(part: Tensor) -> Tensor:
-            made = torch.baddbmm(bias, weight.expand(len(part), -1, -1), part)
-            return self.spatial.of_rows(self.units(made, 1))
+            values = torch.baddbmm(bias, weight.expand(len(part), -1, -1), part)
+            return self.spatial.of_rows(self.units(values, 1))
 
         return by_parts(sums, latents, self.shape[1] * len(weight))
 

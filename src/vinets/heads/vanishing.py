@@ -139,7 +139,7 @@ class Variables:
     labels: Tensor  # (m,), on the same device
     explained: float | None  # share of the variance that the components keep
     seconds: float  # wall-clock time
-    arguments: dict[str, Any] = field(default_factory=dict)  # what else a head of them is told
+    arguments: dict[str, Any] = field(default_factory=dict)  # a head that sees them takes
 
 
 def components(latents: Tensor, rescale: Rescale, projection: Projection, order: str) -> Tensor:
@@ -208,7 +208,7 @@ class ClassGenerators:
     ideals: ClassIdeals
     scores: PruningScores  # on points that the ideals were not fitted to
     monomials: int  # monomials that evaluation of all generators needs, without the constant
-    seconds: float  # wall-clock time of the fits alone
+    seconds: float  # wall-clock time of the fits alone, until the device was done
 
 
 def find_generators(
@@ -241,38 +241,28 @@ def score_generators(
     progress: Progress | None = None,
 ) -> ClassGenerators:
     """Fit one ideal per class to the points of a mask (m,), and score its generators on another."""
+    from vinets.ideals.base import NoGeneratorsWarning
+    from vinets.ideals.classwise import fit_class_ideals
     from vinets.ideals.pruning import as_polynomials, score
 
     points, labels = variables.points, variables.labels
-    fit, check = fit.to(points.device), check.to(points.device)
-    ideals, seconds = timed_ideals(points[fit], labels[fit], ideal, progress)
+    # Points on a CPU stay there, because the user chose that.
+    where: Any = {"device": "auto" if points.is_cuda else None, "progress": progress}
+    clock = Clock(points.device)
+    clock.wait()  # so that earlier work of the device does not count
+    begin = clock.mark()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NoGeneratorsWarning)  # an error follows
+        ideals = fit_class_ideals(points[fit], labels[fit], ideal, **where)
+    end = clock.mark()
+    clock.wait()
     if ideals.n_generators == 0:
         raise ValueError(
             f"{type(ideal).__name__} found no generators for any class: raise psi or max_degree."
         )
     scores = score(ideals, points[check], labels[check], kind)
     monomials = count_monomials([as_polynomials(i.generators_) for i in ideals.ideals])
-    return ClassGenerators(ideals, scores, monomials, seconds)
-
-
-def timed_ideals(
-    points: Tensor, labels: Tensor, ideal: VanishingIdeal, progress: Progress | None = None
-) -> tuple[ClassIdeals, float]:
-    """Fit one ideal per class, and return the seconds until the device was done, too."""
-    from vinets.ideals.base import NoGeneratorsWarning
-    from vinets.ideals.classwise import fit_class_ideals
-
-    clock = Clock(points.device)
-    clock.wait()  # so that earlier work of the device does not count
-    begin = clock.mark()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", NoGeneratorsWarning)  # the caller raises an error
-        # Points on a CPU stay there, because somebody has chosen it.
-        device = "auto" if points.is_cuda else None
-        ideals = fit_class_ideals(points, labels, ideal, device=device, progress=progress)
-    end = clock.mark()
-    clock.wait()
-    return ideals, clock.between(begin, end)
+    return ClassGenerators(ideals, scores, monomials, clock.between(begin, end))
 
 
 def make_layer(
@@ -351,8 +341,7 @@ class GeneratorHead(PolynomialHead):
         generators = find_generators(latents, variables, options, seed)
         begin = time.perf_counter()
         # Points of the fits and of the scores standardise the monomials.
-        masks = (mask.to(variables.points.device) for mask in (latents.fit, latents.check))
-        points = torch.cat([variables.points[mask] for mask in masks])
+        points = torch.cat([variables.points[mask] for mask in (latents.fit, latents.check)])
         layer, pruned, capped = make_layer(generators, points, options, local=cls.local)
         projection, used = copy.deepcopy(variables.projection), layer
         if projection is not None:
@@ -361,7 +350,7 @@ class GeneratorHead(PolynomialHead):
                 used = layer.behind_channels(latents.shape[0], seed)
         arguments = variables.arguments | {"path": linear_path(latents, options.linear_path)}
         head = cls(variables.rescale, projection, used, latents.n_classes, **arguments)
-        points, labels, fit = variables.points, variables.labels, latents.fit.to(points.device)
+        points, labels, fit = variables.points, variables.labels, latents.fit
         layer = layer.to(points.device)
         means, _, _ = class_means(layer, [(points, labels)])
         vanishing = measure_vanishing(layer, [(points[fit], labels[fit])], options.psi)

@@ -35,8 +35,8 @@ def build(
 ) -> tuple[CutNetwork, BuildFacts]:
     """Cut a classifier and put a head behind the cut; training it is the next step.
 
-    The defaults are the paper's: generators of class ideals, found on latents in [-1, 1]^n. Product
-    heads are one word away::
+    The defaults are the paper's: generators of class ideals, found on latents in [-1, 1]^n, with
+    which the network is a :class:`vinets.VINet`. Product heads are one word away::
 
         net, facts = build(model, data, cut, head="products", factors=3)
         fine_tune(net, data, teacher=model)
@@ -54,18 +54,10 @@ def build(
         A kind of :data:`vinets.heads.HEADS`: ``"vanishing"`` and ``"local"`` make a VI-Net,
         ``"products"`` a product head; ``"ridge"``, ``"lda"``, ``"distance"`` and ``"closed"`` need
         no training; the others are plain heads to compare with.
-    device, seed, progress
-        Where to work, the seed of every draw, and how to show the work.
     **options
         Options of the head, such as ``components=32``, ``psi=0.01``, ``keep=16``, and of the
         latents, such as ``per_class=512``: fields of the class ``Options`` of the head, see
         :mod:`vinets.heads`, and of :class:`vinets.core.settings.LatentOptions`.
-
-    Returns
-    -------
-    CutNetwork, BuildFacts
-        The network is a :class:`vinets.VINet` where the polynomials were found as generators of
-        class ideals.
 
     Examples
     --------
@@ -99,10 +91,10 @@ def options_of(owner: str, head: str, values: dict[str, Any]) -> tuple[HeadOptio
             hint = f" It is one of {', '.join(others)}." if others else nearest(name, names)
             raise TypeError(f"{owner} has no option {name!r} with head={head!r}.{hint}")
     groups = {"head": kind.Options, "latents": LatentOptions}
-    given = {name: group() for name, group in groups.items()}
-    options: Any = gather(owner, groups, values, given)["head"]
-    given["latents"] = LatentOptions(**kind.latent_defaults(options))
-    of_latents: Any = gather(owner, groups, values, given)["latents"]
+    defaults = {name: group() for name, group in groups.items()}
+    options: Any = gather(owner, groups, values, defaults)["head"]
+    defaults["latents"] = LatentOptions(**kind.latent_defaults(options))
+    of_latents: Any = gather(owner, groups, values, defaults)["latents"]
     return options, of_latents
 
 

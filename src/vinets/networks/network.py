@@ -66,23 +66,17 @@ class CutNetwork(nn.Module):
         """
         self.backbone = copy.deepcopy(self.backbone)
         names = {m: name for name, m in self.backbone.named_modules() if not any(m.children())}
-        called: dict[nn.Module, str] = {}  # in the order of a forward pass
-
-        def watch(module: nn.Module, _: object) -> None:
-            if module in names:
-                called.setdefault(module, names[module])
-
-        with evaluating(self.backbone), register_module_forward_pre_hook(watch):
+        called: dict[nn.Module, None] = {}  # in the order of a forward pass
+        watch = register_module_forward_pre_hook(lambda module, _: called.setdefault(module))
+        with evaluating(self.backbone), watch:
             call(self.backbone, example_inputs(self.record.inputs, 2, device_of(self)))
-        order = [(name, module) for module, name in called.items()]
-        weighted = [i for i, (_, module) in enumerate(order) if isinstance(module, WEIGHTED)]
-        if layers is None or layers >= len(weighted):
-            chosen = order
-        else:
-            chosen = order[weighted[-layers] :]
+        order = [module for module in called if module in names]
+        weighted = [i for i, module in enumerate(order) if isinstance(module, WEIGHTED)]
+        first = 0 if layers is None or layers >= len(weighted) else weighted[-layers]
+        chosen = order[first:]
         still = () if norms else (nn.modules.batchnorm._BatchNorm,)
-        self._moving = tuple(name for name, module in chosen if not isinstance(module, still))
-        tuned = [p for _, module in chosen for p in module.parameters(recurse=False)]
+        self._moving = tuple(names[module] for module in chosen if not isinstance(module, still))
+        tuned = [p for module in chosen for p in module.parameters(recurse=False)]
         if layers is None:  # those of modules that are read without being called, too
             tuned = list(self.backbone.parameters())
         tuned = list(dict.fromkeys(tuned))  # layers may share weights

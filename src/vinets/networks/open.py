@@ -186,7 +186,7 @@ def _named(name: str, network: nn.Module, record: Record, accuracy: Any = None) 
     )
 
 
-def open_cut(folder: str | Path, made_of: NamedNetwork | None = None) -> CutNetwork:
+def open_cut(folder: str | Path, made_of: NamedNetwork) -> CutNetwork:
     """Open a network that ``vinets build`` wrote, folded.
 
     Its backbone must have the weights of ``made_of``, or their shapes if it was tuned.
@@ -194,16 +194,14 @@ def open_cut(folder: str | Path, made_of: NamedNetwork | None = None) -> CutNetw
     network = open_network(folder).network
     if not isinstance(network, CutNetwork):
         raise ValueError(f"{folder} is not cut. Pass a folder that vinets build wrote.")
-    if made_of is not None:
-        known = made_of.network.state_dict()
-        tuned = "tuned" in network.record.notes
-        for name, value in network.backbone.state_dict().items():
-            original = known.get(name.removeprefix("model."))  # what is not traced is wrapped
-            alike = original is not None and original.shape == value.shape
-            if not alike or not (tuned or value.equal(original)):
-                raise ValueError(
-                    f"{folder} was made of another network than {made_of.name}: {name} differs."
-                )
+    known, tuned = made_of.network.state_dict(), "tuned" in network.record.notes
+    for name, value in network.backbone.state_dict().items():
+        original = known.get(name.removeprefix("model."))  # what is not traced is wrapped
+        alike = original is not None and original.shape == value.shape
+        if not alike or not (tuned or value.equal(original)):
+            raise ValueError(
+                f"{folder} was made of another network than {made_of.name}: {name} differs."
+            )
     return network
 
 

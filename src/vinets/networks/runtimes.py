@@ -104,7 +104,7 @@ class ExportedNetwork(nn.Module):
         runtime: str,  # what runs it
         precision: str,  # in which numbers: float32, float16 or int8
         inputs: Mapping[str, Any],  # shapes and dtypes, as of vinets.models.origin.input_fields
-        notes: Mapping[str, str],  # JSON on classes, preprocessing and data; anybody may write it
+        notes: Mapping[str, str],  # JSON on classes, preprocessing and data; not trusted
         size: int,  # bytes of the file
         start: Callable[[int], Runner],  # from a number of threads
     ) -> None:

@@ -1,6 +1,6 @@
 """Folders of networks: a description in JSON, and the weights next to it in safetensors.
 
-Both may come from anybody. What is described is made without memory first, because a few bytes of
+Neither is trusted. What is described is made without memory first, because a few bytes of
 JSON may ask for any amount of it, and takes memory once the weights are known to be of it.
 """
 

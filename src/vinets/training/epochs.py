@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import textwrap
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
@@ -204,10 +204,11 @@ def fit(
         run = torch.compile(module) if compiled else module
         step = _Step(module, run, recipe, criterion or distilled, optimizer, device)
         advance = Replay(step) if recorded else step
-        pace, watch = Pace(), progress_of(progress)
+        watch = progress_of(progress)
         watch.start(stage, recipe.epochs * steps)
         watch.advance(len(state.epochs) * steps)
         exact = not torch.backends.cuda.matmul.allow_tf32
+        written, cost = time.perf_counter(), 0.0  # the end of the last checkpoint, and its seconds
         for number in range(len(state.epochs) + 1, recipe.epochs + 1):
             torch.backends.cuda.matmul.allow_tf32 = not exact or recipe.precision == "tf32"
             try:
@@ -223,9 +224,14 @@ def fit(
             if ours is None or theirs is None or ours >= theirs:
                 state.best_epoch = number
                 state.best_state = {k: t.detach().clone() for k, t in module.state_dict().items()}
-            if folder is not None and pace.due(last=number == recipe.epochs):
-                with pace.writing():
-                    write_checkpoint(folder, state, module, optimizer, facts)
+            # Short epochs of large networks on a GPU end sooner than the disk has written them.
+            # Then a tenth of the time goes to checkpoints, at most.
+            due = cost <= QUICK or time.perf_counter() - written >= cost / MAX_SHARE
+            if folder is not None and (due or number == recipe.epochs):
+                begin = time.perf_counter()
+                write_checkpoint(folder, state, module, optimizer, facts)
+                written = time.perf_counter()
+                cost = written - begin
         module.load_state_dict(state.best_state)
         module.eval()
         return History(tuple(state.epochs), state.best_epoch, recipe)
@@ -384,27 +390,3 @@ def read_checkpoint(
 def parameters_of(optimizer: SGD) -> list[nn.Parameter]:
     """Return all parameters that an optimizer changes, in the order of their groups."""
     return [p for group in optimizer.param_groups for p in group["params"]]
-
-
-class Pace:
-    """After which epochs to write: all of them, unless writing takes longer than a moment.
-
-    Short epochs of large networks on a GPU end sooner than the disk has written them. Then a
-    tenth of the time goes to checkpoints, at most.
-    """
-
-    def __init__(self) -> None:
-        self._seconds, self._end = 0.0, time.perf_counter()  # the last time something was written
-
-    def due(self, *, last: bool) -> bool:
-        """Return whether to write now; always after the last epoch."""
-        since = time.perf_counter() - self._end
-        return last or self._seconds <= QUICK or since >= self._seconds / MAX_SHARE
-
-    @contextmanager
-    def writing(self) -> Iterator[None]:
-        """Take the time of what is done within."""
-        begin = time.perf_counter()
-        yield
-        self._end = time.perf_counter()
-        self._seconds = self._end - begin

@@ -1,4 +1,8 @@
-"""What the training loop is fed with: inputs, or latents of a frozen backbone, live or cached."""
+"""What the training loop is fed with: inputs, or latents of a frozen backbone, live or cached.
+
+A feed gives shuffled batches, the same ones for the same number of an epoch, and the held-out part
+as it is. Its facts are digests of what examples are made of: no checkpoint goes on with others.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, TypeAlias, cast
 
 import torch
 from torch import Tensor, nn
@@ -30,20 +34,6 @@ THREE_VIEWS = TrainingOptions(views=3)
 LATENT_BATCH = 512  # examples that run through the backbone at once
 MAX_ANSWERS = 1 << 30  # bytes of a teacher's answers that are kept
 Batch = tuple[Inputs, Tensor, Tensor | None]  # inputs or latents, labels, logits of the teacher
-
-
-class Feed(Protocol):
-    """Gives the examples of every epoch; the same epoch number gives the same examples."""
-
-    # Full batches of an epoch; one of all examples where there are fewer than that.
-    def steps(self, batch_size: int) -> int: ...
-
-    # Digests of what examples are made of: no checkpoint goes on with others.
-    def facts(self) -> dict[str, Any]: ...
-
-    # Shuffled, perhaps augmented batches, and the held-out part as it is, if there is one.
-    def epoch(self, number: int, batch_size: int) -> Iterator[Batch]: ...
-    def held_out(self, batch_size: int) -> Iterator[Batch]: ...
 
 
 def generator_of(seed: int, *path: int) -> torch.Generator:
@@ -147,6 +137,7 @@ class InputFeed:
         return digest((), [content(self.source), as_plain(augmentation)])
 
     def steps(self, batch_size: int) -> int:
+        """Count full batches; one of all examples where there are fewer than that."""
         return max(1, len(self.train) // batch_size)
 
     def epoch(self, number: int, batch_size: int) -> Iterator[Batch]:
@@ -269,6 +260,9 @@ class ViewFeed:
             held = (self.cache.held_latents, self.cache.held_labels)
             for latents, labels in zip(*(t.split(batch_size) for t in held), strict=True):
                 yield latents.float(), labels, None
+
+
+Feed: TypeAlias = InputFeed | ViewFeed
 
 
 @torch.no_grad()

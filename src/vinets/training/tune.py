@@ -81,8 +81,8 @@ def fine_tune(
             recipe = replace(recipe, distill=None)
         if _vanishing_part(head) is None:
             recipe = replace(recipe, vanish=0.0)
-    given, kinds = {"recipe": recipe}, {"recipe": TrainingOptions}
-    recipe = cast(TrainingOptions, gather("fine_tune", kinds, options, given)["recipe"])
+    gathered = gather("fine_tune", {"recipe": TrainingOptions}, options, {"recipe": recipe})
+    recipe = cast(TrainingOptions, gathered["recipe"])
     tuned, cached = recipe.layers != 0, isinstance(data, LatentViews)
     taught = bool(data.teacher_logits) if cached else teacher is not None
     recipe = _distilling(recipe, teacher, taught)
