@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.utils._pytree import tree_map
 from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, TensorDataset
 
 from vinets.core.checks import parameter_error
@@ -258,16 +259,13 @@ def _read_once(loader: DataLoader[Any], classes: Sequence[str] | None) -> Tensor
     pairs = [_inputs_and_labels(batch) for batch in loader]
     if not pairs:
         raise parameter_error("as_source", "data", "at least one example", "none")
-    labels = torch.cat([labels for _, labels in pairs])
-    accepted = "batches of one kind, whose inputs differ in the first dimension only"
-    parts = [{"": inputs} if isinstance(inputs, Tensor) else inputs for inputs, _ in pairs]
-    if any(part.keys() != parts[0].keys() for part in parts):
-        raise parameter_error("as_source", "data", accepted, "batches of several kinds")
+    inputs, labels = zip(*pairs, strict=True)
     try:
-        joined = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
-    except RuntimeError as error:
+        joined = tree_map(lambda *parts: torch.cat(parts), *inputs)
+    except (RuntimeError, TypeError, ValueError) as error:
+        accepted = "batches of one kind, whose inputs differ in the first dimension only"
         raise parameter_error("as_source", "data", accepted, str(error)) from None
-    return TensorSource(joined[""] if isinstance(pairs[0][0], Tensor) else joined, labels, classes)
+    return TensorSource(joined, torch.cat(labels), classes)
 
 
 def _as_tensor(values: Any) -> Tensor:
