@@ -23,13 +23,7 @@ from vinets.core.checks import file_error, format_bytes, parameter_error
 from vinets.core.files import check_name, locked, slug, written_aside
 from vinets.core.progress import Progress, progress_of
 from vinets.data.formats import DataFormat, Size
-from vinets.data.images import (
-    Preprocessing,
-    first_size,
-    image_split,
-    import_pillow,
-    read_images,
-)
+from vinets.data.images import Preprocessing, first_size, image_split, import_pillow, read_images
 from vinets.data.mapped import MappedImages, Pixels, take
 from vinets.data.source import HELD_OUT, DataSplit, positive_int, split_positions
 
@@ -66,11 +60,11 @@ def image_folder(
     skip_unreadable: bool = False,
     progress: Progress | str | None = "auto",
 ) -> DataSplit:
-    """Read image files, one folder for each class.
+    """Read image files, one folder for each class, whose name is that of the folder.
 
     The classes lie in the subfolders ``train`` and ``test`` (or ``val``), or in ``directory``
-    itself; in the latter case a fifth is held out, stratified by class. Names of folders are names
-    of classes, sorted. Files ending in png, jpg, jpeg, webp, bmp, gif, tif and tiff are read.
+    itself; in the latter case a fifth is held out, stratified by class. Files ending in png, jpg,
+    jpeg, webp, bmp, gif, tif and tiff are read.
 
     All images get the size, (H, W) or one number, of the first where there is none, and 3 channels
     or 1 for grey. Images of other proportions are squashed, or cut to these by ``resize="crop"``.
@@ -84,9 +78,7 @@ def image_folder(
     ``skipped`` of the data set counts them.
     """
     roots = _roots(Path(directory))
-    listed = [
-        {name: sorted(_image_files(root / name)) for name in _folders(root)} for root in roots
-    ]
+    listed = [{name: _image_files(root / name) for name in _folders(root)} for root in roots]
     classes = tuple(name for name, files in listed[0].items() if files)
     if len(classes) < 2:
         accepted = "one folder of images for each of two or more classes"
@@ -102,8 +94,8 @@ def image_folder(
         counts = torch.tensor([len(some) for some in own])
         numbers.append(torch.arange(len(classes)).repeat_interleave(counts))
         paths += chain.from_iterable(own)
-    sides: Any = first_size(paths) if size is None else size
-    sides = tuple(sides) if isinstance(sides, tuple | list) else (sides, sides)
+    pair = first_size(paths) if size is None else size
+    sides = tuple(pair) if isinstance(pair, tuple | list) else (pair, pair)
     if len(sides) != 2:
         accepted = "a pair (height, width), one integer or None"
         raise parameter_error("image_folder", "size", accepted, size)
@@ -227,12 +219,12 @@ def image_files(path: Path) -> list[Path]:
         return [path]
     if not path.is_dir():
         raise FileNotFoundError(f"{path} does not exist. Pass an image or a folder of images.")
-    files = sorted(_image_files(path))
+    files = _image_files(path)
     if not files:
         raise ValueError(f"{path} holds no images. Files may end in {', '.join(sorted(SUFFIXES))}.")
     return files
 
 
-def _image_files(folder: Path) -> Iterator[Path]:
+def _image_files(folder: Path) -> list[Path]:
     known = SUFFIXES | OTHER_SUFFIXES
-    return (p for p in folder.rglob("*") if p.suffix.lower() in known and p.is_file())
+    return sorted(p for p in folder.rglob("*") if p.suffix.lower() in known and p.is_file())
