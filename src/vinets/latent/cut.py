@@ -106,27 +106,26 @@ def cut_points(model: nn.Module, example: Inputs, every: bool = False) -> list[C
     """
     model = _twin(model)
     recording = record(model, example)
-    main = recording.dominators()
+    main, outputs = recording.dominators(), recording.outputs
     names: dict[int, str] = {}  # the outermost module that returned a tensor, by its number
-    for name, output in recording.outputs.items():
-        known = names.get(output.number)
-        if known is None or _depth(recording, name) < _depth(recording, known):
-            names[output.number] = name
+    # The worse names come last: of modules that only pass a tensor on, or that lie deep.
+    for name in sorted(outputs, key=lambda name: (outputs[name].passed_on, name.count("."))):
+        names.setdefault(outputs[name].number, name)
     sizes = {id(p): p.numel() for p in model.parameters()}
     convolutions = [m for name, m in model.named_modules() if all_convolutions(name, m)]
     blocks = _blocks(model, recording, main)
     stops = _trace(model) is None  # such a network runs as it is, up to the cut
     index = {names[number]: k for k, number in enumerate(sorted(main & names.keys()))}
     points: list[CutPoint] = []
-    for name in recording.outputs if every else index:
-        number = recording.outputs[name].number
+    for name in outputs if every else index:
+        number = outputs[name].number
         read = _kept(model, recording, name, stops)
         kept = [any(id(p) in read for p in layer.parameters()) for layer in convolutions]
         points.append(
             CutPoint(
                 index.get(name),
                 name,
-                recording.outputs[name].shape,
+                outputs[name].shape,
                 sum(sizes[each] for each in read & sizes.keys()),
                 sum(recording.flops[each] for each in recording.needed(number)) // 2,
                 _share_outside(kept),
@@ -159,11 +158,6 @@ def say_left_out(model: nn.Module, cut: str, example: Inputs) -> str:
     near = " and ".join(before + behind)
     text = f"Not all paths from the inputs to the logits pass {cut}, and what the others carry is"
     return f"{text} left out." + (f" They all pass {near}." if near else "")
-
-
-def _depth(recording: PassRecord, name: str) -> tuple[bool, int]:
-    """Return what makes a name the worse one: the module only passes a tensor on, or lies deep."""
-    return recording.outputs[name].passed_on, name.count(".")
 
 
 def _blocks(model: nn.Module, recording: PassRecord, main: Collection[int]) -> list[str]:

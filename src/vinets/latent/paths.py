@@ -113,7 +113,8 @@ class _Recorder(TorchDispatchMode):
     ) -> Any:
         kwargs = kwargs or {}
         result = operation(*args, **kwargs)
-        arguments = tensors_in(((), {}) if _name(operation) in SHAPE_ONLY else (args, kwargs))
+        name = str(getattr(operation, "_overloadpacket", operation)).removeprefix("aten.")
+        arguments = [] if name in SHAPE_ONLY else tensors_in((args, kwargs))
         parents = {number for t in arguments for number in self._numbers_of(t)}
         read = set().union(*(self.read.get(id(t), ()) for t in arguments))
         made = tensors_in(result)
@@ -176,10 +177,6 @@ def tensors_in(value: Any) -> list[Tensor]:
     """Return the tensors in a value, or in what it holds, in order."""
     value = dict(value) if isinstance(value, Mapping) else value
     return [leaf for leaf in tree_leaves(value) if isinstance(leaf, Tensor)]
-
-
-def _name(operation: Any) -> str:
-    return str(getattr(operation, "_overloadpacket", operation)).removeprefix("aten.")
 
 
 def _memory(tensor: Tensor) -> int:
