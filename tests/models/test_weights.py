@@ -11,9 +11,8 @@ from vinets.models import digits_cnn, load_weights, save_weights
 def test_weights_come_back_exactly(tmp_path):
     net, other = digits_cnn(), digits_cnn()
     net(torch.randn(4, 1, 8, 8))  # moves the running statistics
-    path = tmp_path / "new" / "net.safetensors"
-    save_weights(net, path)
-    load_weights(other, path)
+    save_weights(net, tmp_path / "new" / "net.safetensors")
+    load_weights(other, tmp_path / "new" / "net.safetensors")
     for name, value in net.state_dict().items():
         assert torch.equal(other.state_dict()[name], value), name
 
