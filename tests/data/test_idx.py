@@ -28,9 +28,9 @@ def encoded(values, shape=None, magic=None):
 def write(folder, *, suffix="", mark="-"):
     folder.mkdir(exist_ok=True)
     for part in COUNTS:
-        for what, axes, values in (("images", 3, IMAGES[part]), ("labels", 1, LABELS[part])):
+        for what, values in (("images", IMAGES[part]), ("labels", LABELS[part])):
             content = encoded(values)
-            path = folder / f"{part}-{what}{mark}idx{axes}-ubyte{suffix}"
+            path = folder / f"{part}-{what}{mark}idx{values.ndim}-ubyte{suffix}"
             path.write_bytes(gzip.compress(content) if suffix else content)
     return folder
 
@@ -92,12 +92,11 @@ def test_damaged_files_are_refused_in_one_sentence_before_much_is_allocated(
 ):
     folder = write(tmp_path, suffix=suffix)
     change, message = DAMAGED[damage]
-    content = change(IMAGES["train"])
-    (folder / f"{IMAGE_FILE}{suffix}").write_bytes(gzip.compress(content) if suffix else content)
-    if damage in ("huge", "none"):  # as many labels are claimed
-        content = change(LABELS["train"])
-        path = folder / f"{LABEL_FILE}{suffix}"
-        path.write_bytes(gzip.compress(content) if suffix else content)
+    files = [(IMAGE_FILE, IMAGES)]
+    files += [(LABEL_FILE, LABELS)] if damage in ("huge", "none") else []  # as many are claimed
+    for name, values in files:
+        content = change(values["train"])
+        (folder / f"{name}{suffix}").write_bytes(gzip.compress(content) if suffix else content)
     refuses(folder, message, 4 << 20)
 
 
