@@ -7,16 +7,16 @@ import json
 import math
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
+from io import BytesIO
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from vinets.core.checks import file_error, format_bytes, parameter_error
@@ -102,9 +102,9 @@ def image_folder(
     height, width = (positive_int("image_folder", "size", side) for side in sides)
     # Mean and deviation are known when the images are.
     reading = Preprocessing(channels, (height, width), (0,) * channels, (1,) * channels, resize)
-    how: Any = {"memory_limit": memory_limit, "skip_unreadable": skip_unreadable}
-    how["watch"] = progress_of(progress, short=True)
-    images, kept = _read_once(Path(directory), paths, reading, **how)
+    options: Any = {"memory_limit": memory_limit, "skip_unreadable": skip_unreadable}
+    options["watch"] = progress_of(progress, short=True)
+    images, kept = _read_once(Path(directory), paths, reading, **options)
     labels, first = torch.cat(numbers)[kept], int((kept < len(numbers[0])).sum())
     positions = torch.arange(len(kept)).split([first, len(kept) - first][: len(roots)])
     empty = [name for k, name in enumerate(classes) if k not in labels[:first]]
@@ -119,7 +119,7 @@ def image_folder(
     if detail > 1:
         larger = replace(reading, size=(round(detail * height), round(detail * width)))
         some = [paths[i] for i in kept[positions[0]].tolist()]
-        large, _ = _read_once(Path(directory), some, larger, **how)
+        large, _ = _read_once(Path(directory), some, larger, **options)
         split = replace(split, train=split.train.changed(large=large))  # type: ignore[attr-defined]
     return replace(split, skipped=len(paths) - len(kept))
 
@@ -144,19 +144,24 @@ def _read_once(
     each = (reading.channels, *reading.size)
     needed = len(paths) * math.prod(each)
 
-    def read() -> Iterator[tuple[int, NDArray[np.uint8]]]:
+    def write(out: IO[bytes]) -> None:
+        """Write the pixels of all images, and then a byte for each that tells if it was read."""
         watch.start("reading images", len(paths))
-        for pair in read_images(paths, reading, skip_unreadable):
-            yield pair
+        readable = bytearray(len(paths))
+        for i, pixels in read_images(paths, reading, skip_unreadable):
+            out.seek(i * pixels.nbytes)
+            out.write(pixels.data)
+            readable[i] = 1
             watch.advance()
+        out.seek(needed)
+        out.write(readable)
 
     if needed <= memory_limit:
-        # One allocation of known size, filled as images come, in the order of the paths.
-        images, places = torch.empty((len(paths), *each), dtype=torch.uint8), list[int]()
-        for i, pixels in read():
-            images[len(places)] = torch.from_numpy(pixels)
-            places.append(i)
-        return images[: len(places)], torch.tensor(places, dtype=torch.int64)
+        memory = BytesIO()
+        write(memory)
+        values = torch.frombuffer(memory.getbuffer(), dtype=torch.uint8)
+        kept = values[needed:].nonzero()[:, 0]
+        return values[:needed].view(-1, *each)[kept], kept
     whole = directory.resolve()
     name = hashlib.sha256(os.fsencode(whole)).hexdigest()[:12]
     folder = cache_folder() / f"{slug(whole.name)}-{name}"
@@ -177,14 +182,8 @@ def _read_once(
                     f"{reading.size[0]} x {reading.size[1]}, and {folder} has {format_bytes(free)} "
                     "left. Pass a smaller size, or name another folder in $VINETS_CACHE."
                 )
-            readable = bytearray(len(paths))  # is written behind the pixels
             with written_aside(file) as aside, aside.open("wb") as out:
-                for i, pixels in read():
-                    out.seek(i * pixels.nbytes)
-                    out.write(pixels.data)
-                    readable[i] = 1
-                out.seek(needed)
-                out.write(readable)
+                write(out)
             for older in folder.glob(f"{key}-*"):
                 if older != file:
                     with suppress(OSError):  # another system does not delete what is mapped
