@@ -10,8 +10,8 @@ import shutil
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from io import BytesIO
-from itertools import chain
 from pathlib import Path
 from typing import IO, Any
 
@@ -83,17 +83,17 @@ def image_folder(
     if len(classes) < 2:
         accepted = "one folder of images for each of two or more classes"
         raise file_error(roots[0], accepted, len(classes))
-    paths, numbers = list[Path](), list[Tensor]()
+    paths, numbers, counts = list[Path](), list[int](), list[int]()
     for root, files in zip(roots, listed, strict=True):
         unknown = [name for name, some in files.items() if some and name not in classes]
         if unknown:
             raise file_error(root, "the classes of the training part only", ", ".join(unknown))
-        own = [files.get(name, []) for name in classes]
-        if not any(own):
+        own = [(k, path) for k, name in enumerate(classes) for path in files.get(name, [])]
+        if not own:
             raise ValueError(f"{root} must hold images in folders named after the classes.")
-        counts = torch.tensor([len(some) for some in own])
-        numbers.append(torch.arange(len(classes)).repeat_interleave(counts))
-        paths += chain.from_iterable(own)
+        numbers += [k for k, _ in own]
+        paths += [path for _, path in own]
+        counts.append(len(own))
     pair = first_size(paths) if size is None else size
     sides = tuple(pair) if isinstance(pair, tuple | list) else (pair, pair)
     if len(sides) != 2:
@@ -102,10 +102,10 @@ def image_folder(
     height, width = (positive_int("image_folder", "size", side) for side in sides)
     # Mean and deviation are known when the images are.
     reading = Preprocessing(channels, (height, width), (0,) * channels, (1,) * channels, resize)
-    options: Any = {"memory_limit": memory_limit, "skip_unreadable": skip_unreadable}
-    options["watch"] = progress_of(progress, short=True)
-    images, kept = _read_once(Path(directory), paths, reading, **options)
-    labels, first = torch.cat(numbers)[kept], int((kept < len(numbers[0])).sum())
+    watch = progress_of(progress, short=True)
+    read = partial(_read_once, Path(directory), memory_limit, skip_unreadable, watch)
+    images, kept = read(paths, reading)
+    labels, first = torch.tensor(numbers)[kept], int((kept < counts[0]).sum())
     positions = torch.arange(len(kept)).split([first, len(kept) - first][: len(roots)])
     empty = [name for k, name in enumerate(classes) if k not in labels[:first]]
     if empty or not all(map(len, positions)):
@@ -119,7 +119,7 @@ def image_folder(
     if detail > 1:
         larger = replace(reading, size=(round(detail * height), round(detail * width)))
         some = [paths[i] for i in kept[positions[0]].tolist()]
-        large, _ = _read_once(Path(directory), some, larger, **options)
+        large, _ = read(some, larger)
         split = replace(split, train=split.train.changed(large=large))  # type: ignore[attr-defined]
     return replace(split, skipped=len(paths) - len(kept))
 
@@ -133,12 +133,11 @@ def cache_folder() -> Path:
 
 def _read_once(
     directory: Path,
-    paths: Sequence[Path],
-    reading: Preprocessing,
-    *,
     memory_limit: int,
     skip_unreadable: bool,
     watch: Progress,
+    paths: Sequence[Path],
+    reading: Preprocessing,
 ) -> tuple[Pixels, Tensor]:
     """Read images into memory, or into a file that stays; return them and their positions."""
     each = (reading.channels, *reading.size)
@@ -184,10 +183,9 @@ def _read_once(
                 )
             with written_aside(file) as aside, aside.open("wb") as out:
                 write(out)
-            for older in folder.glob(f"{key}-*"):
-                if older != file:
-                    with suppress(OSError):  # another system does not delete what is mapped
-                        older.unlink()
+            for older in {*folder.glob(f"{key}-*")} - {file}:
+                with suppress(OSError):  # another system does not delete what is mapped
+                    older.unlink()
         kept = torch.from_numpy(np.fromfile(file, np.uint8, offset=needed)).nonzero()[:, 0]
         return MappedImages(file, each).subset(kept), kept
 

@@ -9,7 +9,7 @@ not matter how a network is written.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
@@ -100,14 +100,6 @@ class _Recorder(TorchDispatchMode):
             self.alive.append(tensor)
         return number
 
-    def _numbers_of(self, tensor: Tensor) -> Iterator[int]:
-        own = self.numbers.get(id(tensor))
-        if own is not None:
-            yield own
-        changed = self.changed.get(_memory(tensor))
-        if changed is not None and changed > (own or 0):
-            yield changed
-
     def __torch_dispatch__(
         self, operation: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
@@ -115,7 +107,10 @@ class _Recorder(TorchDispatchMode):
         result = operation(*args, **kwargs)
         name = str(getattr(operation, "_overloadpacket", operation)).removeprefix("aten.")
         arguments = [] if name in SHAPE_ONLY else tensors_in((args, kwargs))
-        parents = {number for t in arguments for number in self._numbers_of(t)}
+        parents = set()
+        for tensor in arguments:
+            own = self.numbers.get(id(tensor), -1)
+            parents |= {own, max(own, self.changed.get(_memory(tensor), -1))} - {-1}
         read = set().union(*(self.read.get(id(t), ()) for t in arguments))
         made = tensors_in(result)
         if not parents:  # made of parameters alone, such as a weight that is normalised
