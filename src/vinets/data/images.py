@@ -268,10 +268,8 @@ class ImageSource(CheckedSource):
     """Images as bytes, in memory or in a file; batches are augmented, then normalised to float32.
 
     All draws of a pass are made at its start, so an image is augmented alike whatever the batch
-    size. Without an augmentation, a generator given to :meth:`batches` is not used.
-
-    Images are uint8 (N, C, H, W) on any device, labels integers 0..K-1 (N,). Without names, the
-    classes are numbered. The ``large`` images are the same with more pixels, from which resized
+    size. Images are uint8 (N, C, H, W) on any device, labels integers 0..K-1 (N,). Without names,
+    the classes are numbered. The ``large`` images are the same with more pixels, from which resized
     crops are taken.
     """
 

@@ -156,8 +156,7 @@ def collect_latents(
     >>> collect_latents(nn.Flatten(), batches)
     LatentStore(2 latents of shape (3,), torch.float32)
     """
-    values: list[Tensor] = []
-    labels: list[Tensor] = []
+    values, labels = list[Tensor](), list[Tensor]()
     nbytes, file = 0, None
     with ExitStack() as stack:
         for latents, targets in _run(network, batches):
