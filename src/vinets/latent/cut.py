@@ -14,6 +14,7 @@ import linecache
 import math
 import weakref
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass
 from itertools import takewhile
@@ -63,13 +64,12 @@ def share_removed(
     """
     part = truncated.model if isinstance(truncated, StoppedNetwork) else truncated
     names, kept = dict(part.named_modules()), {id(p) for p in part.parameters()}
-    return _share_outside(
-        [
-            any(id(p) in kept for p in own) if (own := [*module.parameters()]) else name in names
-            for name, module in model.named_modules()
-            if counted(name, module)
-        ]
-    )
+    remain = []
+    for name, module in model.named_modules():
+        if counted(name, module):
+            own = {id(p) for p in module.parameters()}
+            remain.append(not kept.isdisjoint(own) if own else name in names)
+    return _share_outside(remain)
 
 
 def _share_outside(kept: Sequence[bool]) -> float:
@@ -150,14 +150,14 @@ def _kept(model: nn.Module, recording: PassRecord, name: str, stops: bool) -> se
 def say_left_out(model: nn.Module, cut: str, example: Inputs) -> str:
     """Say in a sentence that a cut is not passed by all paths; "" for one that is."""
     points = cut_points(model, example, every=True)
-    places = [k for k, point in enumerate(points) if point.name == cut]
-    if not places or points[places[0]].main:
+    place = next((k for k, point in enumerate(points) if point.name == cut), None)
+    if place is None or points[place].main:
         return ""
-    before = [p.name for p in points[: places[0]] if p.main and not p.inside][-1:]
-    behind = [p.name for p in points[places[0] :] if p.main and not p.inside][:1]
-    near = " and ".join(before + behind)
+    before = [p.name for p in points[:place] if p.main and not p.inside][-1:]
+    behind = [p.name for p in points[place:] if p.main and not p.inside][:1]
+    near = f" They all pass {' and '.join(before + behind)}." if before + behind else ""
     text = f"Not all paths from the inputs to the logits pass {cut}, and what the others carry is"
-    return f"{text} left out." + (f" They all pass {near}." if near else "")
+    return f"{text} left out.{near}"
 
 
 def _blocks(model: nn.Module, recording: PassRecord, main: Collection[int]) -> list[str]:
@@ -169,12 +169,8 @@ def _blocks(model: nn.Module, recording: PassRecord, main: Collection[int]) -> l
         if listed or output.number not in main:
             continue
         inside = {id(p) for p in module.parameters()}
-        own = sum(
-            flops
-            for read, flops in zip(recording.parameters, recording.flops, strict=True)
-            if read & inside
-        )
-        if own <= MAX_BLOCK * total:
+        steps = zip(recording.parameters, recording.flops, strict=True)
+        if sum(flops for read, flops in steps if read & inside) <= MAX_BLOCK * total:
             blocks.append(name)
     return blocks
 
@@ -343,10 +339,9 @@ def resolve_cut(model: nn.Module, cut: str | int, example: Inputs | None = None)
             accepted, remedy = f"an index below {len(points)}", "See cut_points(model, example)."
             raise parameter_error("truncate", "cut", accepted, cut, remedy)
         return points[cut].name
-    try:
+    share = math.nan
+    with suppress(ValueError):
         share = float(cut[:-1]) / 100
-    except ValueError:
-        share = math.nan
     if not 0 <= share <= 1:
         raise parameter_error("truncate", "cut", "a share from '0%' to '100%'", cut)
     # The last of cuts that remove the same layers keeps the norm and the ReLU behind them.

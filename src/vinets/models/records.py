@@ -223,11 +223,9 @@ def source_of(model: nn.Module) -> ModelRecord | None:
 
     forms, room = forms_of(model), room_for(bytes_of(model))
     for candidate in candidates():
-        try:
+        with contextlib.suppress(ValueError):
             if forms_of(sketch(candidate, room)) == forms:
                 return _checked(candidate)
-        except ValueError:
-            continue
     return None
 
 
