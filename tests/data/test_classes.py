@@ -45,10 +45,7 @@ def test_classes_that_a_network_numbers_keep_the_names_of_the_data():
 @pytest.mark.parametrize(
     ("own", "told"),
     [
-        (
-            ("cat", "dogg"),
-            r"1 of the 2 .* mine \('dogg'\) .* 2 of the 3 of net \('dog', 'pig'\)",
-        ),
+        (("cat", "dogg"), r"1 of the 2 .* mine \('dogg'\) .* 2 of the 3 of net \('dog', 'pig'\)"),
         (("a", "b", "c", "d", "cat"), r"4 of the 5 classes of mine \('a', 'b', 'c'\)"),
         (("0", "1"), "3 of the 3 of net"),
         (("CAT", "Cat", "dog"), "2 of the 3 classes of mine"),

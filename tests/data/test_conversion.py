@@ -5,15 +5,8 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, TensorDataset
 
-from vinets.data import (
-    Augmentation,
-    ImageSource,
-    LoaderSource,
-    Preprocessing,
-    TensorSource,
-    as_source,
-    split_source,
-)
+from vinets.data import Augmentation, ImageSource, LoaderSource, Preprocessing
+from vinets.data.conversion import TensorSource, as_source, split_source
 from vinets.testing.sources import SourceContract
 
 INPUTS = torch.arange(20.0).view(10, 2)
@@ -50,16 +43,16 @@ class Stream(IterableDataset):
 
 
 KINDS = {
-    "tensors": lambda: (INPUTS, LABELS),
-    "arrays": lambda: (INPUTS.numpy()[:, ::-1][:, ::-1], LABELS.numpy().astype(np.uint8)),
-    "lists": lambda: [INPUTS.tolist(), LABELS.tolist()],
-    "source": lambda: TensorSource(INPUTS, LABELS),
-    "dataset": Pairs,
-    "targets": Targeted,
-    "tensor dataset": lambda: TensorDataset(INPUTS, LABELS),
-    "shuffled loader": lambda: DataLoader(Pairs(), batch_size=4, shuffle=True, drop_last=True),
-    "stream": lambda: DataLoader(Stream(), batch_size=4),
-    "batched by itself": lambda: DataLoader([(INPUTS, LABELS)], batch_size=None),
+    "tensors": (INPUTS, LABELS),
+    "arrays": (INPUTS.numpy()[:, ::-1][:, ::-1], LABELS.numpy().astype(np.uint8)),
+    "lists": [INPUTS.tolist(), LABELS.tolist()],
+    "source": TensorSource(INPUTS, LABELS),
+    "dataset": Pairs(),
+    "targets": Targeted(),
+    "tensor dataset": TensorDataset(INPUTS, LABELS),
+    "shuffled loader": DataLoader(Pairs(), batch_size=4, shuffle=True, drop_last=True),
+    "stream": DataLoader(Stream(), batch_size=4),
+    "batched by itself": DataLoader([(INPUTS, LABELS)], batch_size=None),
 }
 
 
@@ -69,7 +62,7 @@ class TestEveryKind(SourceContract):
         self.kind = request.param
 
     def make(self):
-        return as_source(KINDS[self.kind]())
+        return as_source(KINDS[self.kind])
 
     def expected(self):
         return INPUTS.double() if self.kind == "lists" else INPUTS, LABELS  # Python's floats

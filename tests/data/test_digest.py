@@ -24,13 +24,13 @@ from vinets.data.digest import content, examples_digest, share_repeated
 from vinets.data.formats import RepeatedWarning
 
 TRAIN, TEST = digits().train, digits().test
+BRIGHTER = Preprocessing(1, (8, 8), (0.1,), (0.9,))
 
 
 def changed(source: ImageSource, index: int) -> ImageSource:
     images = source.images.clone()
     images[index, 0, 3, 3] ^= 1
-    parts = source.classes, source.preprocessing, source.augmentation
-    return ImageSource(images, source.labels, *parts)
+    return source.changed(images=images)
 
 
 @pytest.mark.parametrize("index", [0, 700, -1])
@@ -51,12 +51,9 @@ def test_labels_order_shapes_and_normalisation_count():
         TensorSource(points, labels, ("a", "b")),
     ]
     assert len({content(source) for source in (same, *others)}) == 7
-    mean, std = (0.1,), (0.9,)
-    brighter = Preprocessing(1, (8, 8), mean, std)
-    other = ImageSource(TRAIN.images, TRAIN.labels, TRAIN.classes, brighter)
-    assert content(other) != content(TRAIN)
+    assert content(TRAIN.changed(preprocessing=BRIGHTER)) != content(TRAIN)
     # Sources whose images were squashed have the digest that they had before there was a choice.
-    facts = [list(TRAIN.classes), {**TRAIN.preprocessing.to_dict()}]
+    facts = [list(TRAIN.classes), TRAIN.preprocessing.to_dict()]
     assert facts[1].pop("resize") == "squash"
     tensors = [("labels", TRAIN.labels), ("", TRAIN.images)]
     assert content(TRAIN) == digest(tensors, facts)
@@ -89,8 +86,7 @@ def test_a_data_set_that_draws_is_the_same_the_next_time_and_is_read_once():
 
 def test_examples_are_known_in_any_order_and_division():
     parts = TRAIN.subset(torch.arange(400, len(TRAIN))), TRAIN.subset(torch.arange(400))
-    brighter = TRAIN.changed(preprocessing=Preprocessing(1, (8, 8), (0.1,), (0.9,)))
-    whole = examples_digest(TRAIN)
+    whole, brighter = examples_digest(TRAIN), TRAIN.changed(preprocessing=BRIGHTER)
     assert examples_digest(*parts) == examples_digest(brighter) == whole
     assert len(whole) == 16 and whole != examples_digest(TRAIN, TEST)
     assert whole != examples_digest(changed(TRAIN, 700)) != examples_digest(parts[0])

@@ -92,10 +92,6 @@ def test_unreadable_files_are_all_named_or_all_left_out(tmp_path):
         (tmp_path / "cat" / f"{i}.png").write_bytes(b"")
     with pytest.raises(ValueError, match=r"of every class.*Got none of cat"):
         image_folder(tmp_path, skip_unreadable=True)
-    with pytest.raises(
-        ValueError, match=r"'skip_unreadable' parameter of load_data must be left out for digits"
-    ):
-        load_data("digits", skip_unreadable=True)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems have no such names")
@@ -112,5 +108,4 @@ def test_how_images_are_resized_is_recorded(tmp_path):
         reading = data.test.preprocessing
         assert reading.resize == how and Preprocessing.from_dict(reading.to_dict()) == reading
         known = {reading.read(path).numpy().tobytes() for path in tmp_path.rglob("*.png")}
-        batches = [inputs for inputs, _ in data.test.batches(1)]
-        assert all(one.numpy().tobytes() in known for one in batches)
+        assert {inputs.numpy().tobytes() for inputs, _ in data.test.batches(1)} <= known

@@ -4,6 +4,7 @@ import os
 import pickle
 import shutil
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -90,11 +91,8 @@ def test_a_changed_folder_is_decoded_anew(root, change):
     path = root / "train" / "cat" / "0.bmp"
     facts, content = path.stat(), bytearray(path.read_bytes())
     content[60] ^= 255  # a pixel
-    if change == "content":  # of the same size and date
-        path.write_bytes(content)
-        os.utime(path, ns=(facts.st_atime_ns, facts.st_mtime_ns))
-    elif change == "replaced":
-        other = root.parent / "other.bmp"
+    if change in ("content", "replaced"):  # by one of the same size and date
+        other = path if change == "content" else root.parent / "other.bmp"
         other.write_bytes(content)
         os.utime(other, ns=(facts.st_atime_ns, facts.st_mtime_ns))
         os.replace(other, path)
@@ -128,10 +126,9 @@ def test_an_interrupted_call_leaves_no_file(root, monkeypatch):
         yield 0, np.zeros((3, 12, 10), dtype=np.uint8)
         raise KeyboardInterrupt
 
-    with monkeypatch.context() as patch:
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(folders, "read_images", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            in_a_file(root)
+        in_a_file(root)
     assert {path.name for path in (root.parent / "kept").rglob("*") if path.is_file()} == {".lock"}
     assert identify(in_a_file(root)) == identify(image_folder(root))
 
@@ -146,8 +143,7 @@ def test_a_full_disk_is_told_before_anything_is_read(root, monkeypatch):
 def test_the_folder_is_that_of_the_system_or_the_users_own(monkeypatch, tmp_path):
     monkeypatch.delenv("VINETS_CACHE", raising=False)
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("USERPROFILE", str(tmp_path))
+    monkeypatch.setattr(Path, "home", lambda: tmp_path)
     assert folders.cache_folder() == tmp_path / ".cache" / "vinets"
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "system"))
     assert folders.cache_folder() == tmp_path / "system" / "vinets"

@@ -53,20 +53,18 @@ def test_bad_arrays_are_refused_in_one_sentence(tmp_path):
         write_arrays(tmp_path, bad=bad)
         with pytest.raises(ValueError, match=r"bad.npy must hold"):
             npy_pair(tmp_path / "bad.npy", good[1])
-    write_arrays(tmp_path, nan=np.full((10, 2), np.nan), short=LABELS[:9], real=LABELS / 2)
-    with pytest.raises(ValueError, match=r"nan.npy must hold finite"):
-        npy_pair(tmp_path / "nan.npy", good[1])
-    with pytest.raises(ValueError, match=r"short.npy.*as many as the examples"):
-        npy_pair(good[0], tmp_path / "short.npy")
-    with pytest.raises(ValueError, match=r"real.npy.*integers 0..K-1"):
-        npy_pair(good[0], tmp_path / "real.npy")
-    with pytest.raises(FileNotFoundError, match=r"none.npy does not exist"):
-        npy_pair(tmp_path / "none.npy", good[1])
-    with pytest.raises(ValueError, match="both test_inputs and test_labels"):
-        npy_pair(*good, good[0])
-    write_arrays(tmp_path, wide=np.ones((10, 3)))
-    with pytest.raises(ValueError, match=r"wide.npy must hold the same kind of inputs"):
-        npy_pair(*good, tmp_path / "wide.npy", good[1])
+    write_arrays(tmp_path, nan=np.full((10, 2), np.nan), wide=np.ones((10, 3)))
+    write_arrays(tmp_path, short=LABELS[:9], real=LABELS / 2)
+    for names, message in (
+        ("nan y", "nan.npy must hold finite"),
+        ("x short", "short.npy.*as many as the examples"),
+        ("x real", "real.npy.*integers 0..K-1"),
+        ("none y", "none.npy does not exist"),
+        ("x y x", "both test_inputs and test_labels"),
+        ("x y wide y", "wide.npy must hold the same kind of inputs"),
+    ):
+        with pytest.raises((ValueError, FileNotFoundError), match=message):
+            npy_pair(*(tmp_path / f"{name}.npy" for name in names.split()))
 
 
 def test_files_that_hold_no_array_of_numbers_are_refused(tmp_path):

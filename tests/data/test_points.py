@@ -6,8 +6,8 @@ import pytest
 from vinets.data.points import read_points
 
 
-def written(folder, text: str, name: str = "points.csv"):
-    path = folder / name
+def written(folder, text: str):
+    path = folder / "points.csv"
     path.write_text(text, encoding="utf-8")
     return path
 
@@ -58,20 +58,18 @@ def test_cells_that_are_no_numbers_are_named_by_row_and_column(tmp_path, text, m
         read_points(written(tmp_path, text))
 
 
-def test_other_files_are_refused(tmp_path):
+def test_other_files_and_labels_are_refused(tmp_path):
     (tmp_path / "image.csv").write_bytes(b"\x89PNG\xff\xfe")
-    with pytest.raises(ValueError, match="CSV file in UTF-8"):
-        read_points(tmp_path / "image.csv")
-    with pytest.raises(FileNotFoundError, match="does not exist"):
-        read_points(tmp_path / "nothing.csv")
     np.save(tmp_path / "bad.npy", np.array([[1.0, 2.0], [3.0, np.nan]]))
-    with pytest.raises(ValueError, match=r"Row 2, column 2 \(x1\) has nan"):
-        read_points(tmp_path / "bad.npy")
     np.save(tmp_path / "flat.npy", np.zeros(3))
-    with pytest.raises(ValueError, match=r"\(points, variables\)"):
-        read_points(tmp_path / "flat.npy")
-    table = written(tmp_path, "x,y\n1,2\n")
-    with pytest.raises(ValueError, match="one of x, y, or a number from 0 to 1"):
-        read_points(table, "z")
-    with pytest.raises(ValueError, match="Row 2 has none"):
-        read_points(written(tmp_path, "x,y\n1,\n"), "y")
+    (tmp_path / "empty.csv").write_text("x,y\n1,\n")
+    for name, label, message in (
+        ("image.csv", None, "CSV file in UTF-8"),
+        ("nothing.csv", None, "does not exist"),
+        ("bad.npy", None, r"Row 2, column 2 \(x1\) has nan"),
+        ("flat.npy", None, r"\(points, variables\)"),
+        ("empty.csv", "z", "one of x, y, or a number from 0 to 1"),
+        ("empty.csv", "y", "Row 2 has none"),
+    ):
+        with pytest.raises((ValueError, FileNotFoundError), match=message):
+            read_points(tmp_path / name, label)

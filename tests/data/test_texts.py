@@ -32,14 +32,11 @@ def test_words_are_numbered_by_how_often_they_are_trained_on(tmp_path):
     assert data.train.labels.tolist() == [1, 0, 1, 0] and data.test.labels.tolist() == [0]
 
 
-def test_rare_words_have_no_number(tmp_path):
+def test_rare_words_have_no_number_and_names_take_the_usual_length(tmp_path):
     data = text_folder(write(tmp_path), length=5, vocabulary=3)
     assert data.train.inputs[0].tolist() == [1, 0, 0, 1, 2]
     assert int(data.train.inputs.max()) == 2
-
-
-def test_by_name(tmp_path):
-    data = load_data(f"text:{write(tmp_path)}")
+    data = load_data(f"text:{tmp_path}")
     assert data.name == tmp_path.name and data.train.inputs.dtype == torch.int64
     assert data.train.inputs.shape == (4, module.WORDS_PER_TEXT)
 

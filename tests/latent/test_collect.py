@@ -3,7 +3,9 @@ from __future__ import annotations
 import errno
 import gc
 import io
+import math
 import os
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ import torch
 from torch import nn
 
 from vinets import collect
+from vinets.core.progress import Lines
 from vinets.latent import LatentStore, collect_latents
 
 IMAGES = torch.randn(37, 1, 6, 6, generator=torch.Generator().manual_seed(0))
@@ -78,52 +81,32 @@ def test_values_and_labels_that_make_no_store_are_named(values, labels, message)
 # --- collected from a network -----------------------------------------------------------------
 
 
-class Counting(nn.Module):
-    """A small network that counts its calls, and fails at one of them if asked."""
-
-    calls, fail_at = 0, None
-
-    def __init__(self):
-        super().__init__()
-        with torch.random.fork_rng():
-            torch.manual_seed(0)
-            self.conv = nn.Conv2d(1, 3, 3, padding=1)
-        self.drop, self.flat = nn.Dropout(), nn.Flatten()
-
-    def forward(self, x):
-        if self.calls == self.fail_at:
-            raise InterruptedError
-        self.calls += 1
-        return self.flat(self.drop(self.conv(x)))
+def network() -> nn.Sequential:
+    return nn.Sequential(nn.Conv2d(1, 3, 3, padding=1), nn.Dropout(), nn.Flatten())
 
 
 def batches(size: int):
     return zip(IMAGES.split(size), LABELS.split(size), strict=True)
 
 
-def expected() -> torch.Tensor:
-    return torch.cat([Counting().eval()(x).detach() for x, _ in batches(10)])
-
-
 @pytest.mark.parametrize("limit", LIMITS)
 def test_the_store_holds_what_the_network_says_and_progress_counts_examples(limit):
-    seen = []
-    store = collect_latents(Counting(), batches(10), memory_limit=limit, progress=seen.append)
+    net, seen = network(), []
+    store = collect_latents(net, batches(10), memory_limit=limit, progress=seen.append)
     assert seen == [10, 20, 30, 37]
-    assert torch.equal(store.tensor(), expected())
+    expected = torch.cat([net.eval()(x).detach() for x, _ in batches(10)])
+    assert torch.equal(store.tensor(), expected) and not store.tensor().requires_grad
     assert torch.equal(store.labels, LABELS) and store.shape == (108,)
 
 
-def test_training_flags_and_gradients_are_left_as_they_were():
-    network = Counting().train()
-    network.conv.eval()
-    store = collect_latents(network, batches(10))
-    assert [m.training for m in network.modules()] == [True, False, True, True]
-    assert torch.is_grad_enabled() and not store.tensor().requires_grad
-    network.fail_at = network.calls + 1
-    with pytest.raises(InterruptedError):
-        collect_latents(network, batches(10))
-    assert [m.training for m in network.modules()] == [True, False, True, True]
+@pytest.mark.parametrize("broken", [False, True])
+def test_training_flags_and_gradients_are_left_as_they_were(broken):
+    net, pairs = network(), [*batches(10)]
+    net[0].eval()
+    pairs += [(IMAGES[:, :, 0], LABELS)] if broken else []  # no convolution takes these
+    with pytest.raises(RuntimeError) if broken else nullcontext():
+        collect_latents(net, pairs)
+    assert [m.training for m in net.modules()] == [True, False, True, True]
     assert torch.is_grad_enabled()
 
 
@@ -138,19 +121,15 @@ def test_mappings_are_passed_by_keyword():
 
 def test_latents_are_no_views_of_reused_buffers():
     buffer = torch.zeros(2, 3)
-
-    def reused():
-        for i in range(3):
-            yield buffer.fill_(i), torch.tensor([0, 0])
-
-    store = collect_latents(nn.Identity(), reused())
+    reused = ((buffer.fill_(i), torch.tensor([0, 0])) for i in range(3))
+    store = collect_latents(nn.Identity(), reused)
     assert store.tensor()[:, 0].tolist() == [0, 0, 1, 1, 2, 2]
 
 
 def test_the_file_has_no_name_and_ends_with_the_store(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     folder = Path("/proc/self/map_files")
-    store = collect_latents(Counting(), batches(5), memory_limit=20 * ROW)
+    store = collect_latents(network(), batches(5), memory_limit=20 * ROW)
     assert store.memory_limit == 20 * ROW and not list(tmp_path.iterdir())
     (values,) = store.runs
     values[0] = 0  # a private mapping: nobody else sees it
@@ -169,25 +148,22 @@ def test_a_full_disk_is_one_sentence(monkeypatch):
 
     monkeypatch.setattr("vinets.latent.collect.TemporaryFile", Full)
     with pytest.raises(OSError, match=r"cannot be written to .*No space left.*TMPDIR"):
-        collect_latents(Counting(), batches(5), memory_limit=20 * ROW)
+        collect_latents(network(), batches(5), memory_limit=20 * ROW)
 
 
 @pytest.mark.parametrize("limit", [0, 1 << 20])
 def test_latents_of_two_kinds_are_refused(limit):
-    class Widening(nn.Module):
-        def forward(self, x):
-            return x.flatten(1)[:, : 10 + len(x)]
-
+    pairs = [(IMAGES, LABELS), (IMAGES[..., :3], LABELS)]
     with pytest.raises(ValueError, match="one shape"):
-        collect_latents(Widening(), batches(10), memory_limit=limit)
+        collect_latents(nn.Flatten(), pairs, memory_limit=limit)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
 def test_precision_is_kept_in_the_file(dtype):
     pairs = [(IMAGES.to(dtype), LABELS)]
     store = collect_latents(nn.Flatten(), pairs, memory_limit=0)
-    (latents, _), *more = store.chunks()
-    assert store.dtype == dtype and not more
+    ((latents, _),) = store.chunks()
+    assert store.dtype == dtype
     assert torch.equal(latents, IMAGES.to(dtype).flatten(1).float())
 
 
@@ -213,28 +189,13 @@ def test_bad_input_is_named(network, pairs, message):
 # --- latents of a cut network -----------------------------------------------------------------
 
 
-class Count:
-    """A progress that adds up."""
-
-    def __init__(self):
-        self.stages, self.done = [], 0
-
-    def start(self, stage, total):
-        self.stages.append((stage, total))
-
-    def advance(self, count=1, note=""):
-        self.done += count
-
-
 def test_latents_are_what_the_cut_network_returns(train, latents):
     store = latents.store
     assert len(store) == 600 and store.labels.bincount().tolist() == [60] * 10
-    values = store.tensor()
     with torch.no_grad():
-        everything = torch.cat([latents.reader(latents.backbone(x)) for x, _ in train.batches(500)])
-    rows = everything.flatten(1)
-    for value in values[::97].flatten(1):
-        assert ((rows - value).abs().amax(1) < 1e-5).any()
+        rows = [latents.reader(latents.backbone(x)).flatten(1) for x, _ in train.batches(500)]
+    for value in store.tensor()[::97].flatten(1):
+        assert ((torch.cat(rows) - value).abs().amax(1) < 1e-5).any()
     # four fifths of every class are fitted
     assert [int(latents.fit[store.labels == k].sum()) for k in range(10)] == [48] * 10
 
@@ -249,20 +210,20 @@ def test_the_record_tells_how_to_make_it_again(latents, train):
 
 
 def test_progress_counts_the_examples(model, train):
-    watch = Count()
+    watch = Lines(every=math.inf)
     collect(model, train, "relu1", per_class=8, batch_size=32, progress=watch)
-    assert watch.stages == [("latents", 100)] and watch.done == 100
+    assert (watch.stage, watch.total, watch.done) == ("latents", 100, 100)
 
 
 def test_unknown_places_and_readings_are_named(model, train):
-    with pytest.raises(ValueError, match=r"nearest names are .*conv3"):
-        collect(model, train, "conv33", progress=None)
-    with pytest.raises(ValueError, match=r"must be an index below"):
-        collect(model, train, 99, progress=None)
-    with pytest.raises(ValueError, match=r"'read' parameter of collect"):
-        collect(model, train, "relu1", read="tokens", progress=None)
-    with pytest.raises(ValueError, match=r"reads tokens"):
-        collect(model, train, "relu1", read="class_token", progress=None)
+    for cut, options, message in (
+        ("conv33", {}, r"nearest names are .*conv3"),
+        (99, {}, "must be an index below"),
+        ("relu1", {"read": "tokens"}, "'read' parameter of collect"),
+        ("relu1", {"read": "class_token"}, "reads tokens"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            collect(model, train, cut, progress=None, **options)
 
 
 @pytest.mark.parametrize(

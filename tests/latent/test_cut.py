@@ -18,36 +18,27 @@ from vinets.latent.cut import (
 from vinets.models import PRESETS, resnet18, resnet34
 
 SIZES = 675_392, 2_184_768, 3_955_776, 8_808_512, 2_849_600, 5_210_944, 14_196_032, 18_916_672
-BASE: dict[str, dict[str, int]] = {"resnet18": {}, "resnet34": {}}
-for (net, cut), size in zip(PRESETS.values(), SIZES, strict=True):
-    BASE[net][cut] = size
+PLACES = [(*place, size) for place, size in zip(PRESETS.values(), SIZES, strict=True)]
 NETWORKS = {"resnet18": resnet18(10), "resnet34": resnet34(100)}
 IMAGES = torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(0))
-PLACES = [(net, cut) for net, cuts in BASE.items() for cut in cuts]
 
 
-def hooked(model: nn.Module, name: str, images: torch.Tensor) -> torch.Tensor:
-    seen = []
-    watch = model.get_submodule(name).register_forward_hook
-    with watch(lambda m, a, out: seen.append(out.clone())), torch.no_grad():
-        model.eval()(images)
-    return seen[0]
-
-
-@pytest.mark.parametrize(("net", "cut"), PLACES)
-def test_the_cut_network_has_the_papers_parameters_and_the_networks_activations(net, cut):
-    model = NETWORKS[net]
+@pytest.mark.parametrize(("net", "cut", "size"), PLACES)
+def test_the_cut_network_has_the_papers_parameters_and_the_networks_activations(net, cut, size):
+    model, seen = NETWORKS[net].eval(), []
     part = truncate(model, cut)
-    assert sum(p.numel() for p in part.parameters()) == BASE[net][cut]
-    with torch.no_grad():
-        torch.testing.assert_close(part(IMAGES), hooked(model, cut, IMAGES))
+    assert sum(p.numel() for p in part.parameters()) == size
+    watch = model.get_submodule(cut).register_forward_hook
+    with watch(lambda m, a, out: seen.append(out.clone())), torch.no_grad():
+        model(IMAGES)
+        torch.testing.assert_close(part(IMAGES), seen[0])
 
 
-@pytest.mark.parametrize("net", BASE)
+@pytest.mark.parametrize("net", NETWORKS)
 def test_cut_points_agree_with_what_truncation_keeps(net):
     points = {p.name: p for p in cut_points(NETWORKS[net], IMAGES[:1], every=True)}
-    for cut, parameters in BASE[net].items():
-        assert points[cut].parameters == parameters
+    for cut, size in [(cut, size) for name, cut, size in PLACES if name == net]:
+        assert points[cut].parameters == size
         assert not points[cut].main or cut.count(".") == 1
     for point in list(points.values())[::7]:
         part = truncate(NETWORKS[net], point.name)
@@ -70,12 +61,11 @@ def test_cutting_changes_nothing_in_the_model_and_statistics_do_not_move():
 
 def test_places_by_name_index_and_share_are_the_same_places():
     model = NETWORKS["resnet18"]
-    points = cut_points(model, IMAGES[:1])
-    by_index = truncate(model, points[10].index, IMAGES[:1])
-    torch.testing.assert_close(by_index(IMAGES), truncate(model, points[10].name)(IMAGES))
+    point = cut_points(model, IMAGES[:1])[10]
+    by_index = truncate(model, point.index, IMAGES[:1])
+    torch.testing.assert_close(by_index(IMAGES), truncate(model, point.name)(IMAGES))
     half = truncate(model, "50%", IMAGES[:1])
-    kept = sum(isinstance(m, nn.Conv2d) for m in half.modules())
-    assert kept == 10  # of 20
+    assert sum(isinstance(m, nn.Conv2d) for m in half.modules()) == 10  # of 20
 
 
 class Branching(nn.Module):
@@ -149,9 +139,7 @@ def test_the_share_removed_is_counted_once_and_the_papers_way_is_an_argument():
     [
         ("layer3.1.bn", r"be the name of a module.*names are layer3\.1\.bn[12], layer3\.1\.bn"),
         (10_000, r"must be an index below"),
-        ("many%", r"must be a share from '0%' to '100%'"),
-        ("500%", r"must be a share from '0%' to '100%'"),
-        ("nan%", r"must be a share from '0%' to '100%'"),
+        *((share, r"must be a share from '0%' to '100%'") for share in ("many%", "500%", "nan%")),
     ],
 )
 def test_unknown_places_are_named_with_their_neighbours(cut, message):

@@ -16,13 +16,10 @@ METHODS = ["exact", "randomized", "streaming"]
 
 def decaying(m: int, width: int, decay: float, seed: int = 0, mean: float = 5.0) -> torch.Tensor:
     """Rows with singular values that fall by the factor ``decay``, around a mean."""
-    random = np.random.default_rng(seed)
-    r = min(m, width)
-    left = np.linalg.qr(random.normal(size=(m, r)))[0]
-    right = np.linalg.qr(random.normal(size=(width, r)))[0]
-    return torch.tensor(
-        (left * decay ** np.arange(r)) @ right.T * m + mean * random.normal(size=width)
-    )
+    random, r = np.random.default_rng(seed), min(m, width)
+    left, right = (np.linalg.qr(random.normal(size=(side, r)))[0] for side in (m, width))
+    rows = (left * decay ** np.arange(r)) @ right.T * m
+    return torch.tensor(rows + mean * random.normal(size=width))
 
 
 def reference(values: torch.Tensor, n: int) -> decomposition.PCA:
@@ -107,10 +104,8 @@ def test_signs_and_seeds_leave_nothing_to_chance(method):
         *[((50, 20), "exact", 2), ((50, 20), "randomized", 3), ((50, 20), "streaming", 1)],
     ],
 )
-def test_auto_takes_the_passes_of_the_randomized_method_if_both_sides_are_large(
-    shape, method, expected
-):
-    values, passes = torch.randn(*shape, generator=torch.Generator().manual_seed(0)), []
+def test_auto_is_randomized_if_both_sides_are_large_as_passes_tell(shape, method, expected):
+    values, passes = torch.randn(*shape), []
     chunks = lambda: passes.append(1) or values.split(512)  # noqa: E731
     fit_pca(chunks, 2, method=method, n_iter=1, oversample=0)
     assert len(passes) == expected
@@ -173,10 +168,10 @@ def test_projections_train_only_if_asked_and_load_like_linear_layers():
     pca = fit_pca(in_chunks(decaying(30, 8, 0.7), 10), 3)
     assert not any(p.requires_grad for p in Projection.from_pca(pca).parameters())
     assert all(p.requires_grad for p in Projection.from_pca(pca, trainable=True).parameters())
-    linear = torch.nn.Linear(8, 3, dtype=torch.float64)
-    linear.load_state_dict(Projection.from_pca(pca, "unit").state_dict())
+    linear, unit = torch.nn.Linear(8, 3, dtype=torch.float64), Projection.from_pca(pca, "unit")
+    linear.load_state_dict(unit.state_dict())
     z = torch.ones(2, 8, dtype=torch.float64)
-    torch.testing.assert_close(linear(z), Projection.from_pca(pca, "unit")(z))
+    torch.testing.assert_close(linear(z), unit(z))
     with pytest.raises(ValueError, match=r"'scale'.*'unit'.*Got 'max'"):
         Projection.from_pca(pca, "max")
     with pytest.raises(ValueError, match=r"Projection must be \(n, D\) beside"):

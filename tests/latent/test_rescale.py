@@ -13,21 +13,17 @@ VECTORS = torch.randn(50, 4, generator=GENERATOR) * torch.tensor([1.0, 5.0, 0.1,
 DESCRIPTORS = torch.randn(20, 3, 6, generator=GENERATOR) * 2 - 1
 
 
-def store(values: torch.Tensor) -> LatentStore:
-    return LatentStore.from_tensor(values, torch.zeros(len(values), dtype=torch.int64))
-
-
 def test_features_are_standardised_as_scikit_learn_does():
+    store = LatentStore.from_tensor(VECTORS, torch.zeros(50, dtype=torch.int64))
     expected = torch.tensor(StandardScaler().fit_transform(VECTORS.double().numpy()))
-    plain = Rescale.fit(store(VECTORS), squash=False)
+    plain, squashed = Rescale.fit(store, squash=False), Rescale.fit(store)
     torch.testing.assert_close(plain(VECTORS), expected.float(), atol=1e-5, rtol=1e-5)
-    squashed = Rescale.fit(store(VECTORS))
     torch.testing.assert_close(squashed(VECTORS), expected.tanh().float(), atol=1e-5, rtol=1e-5)
     assert squashed(1e6 * VECTORS).abs().max() <= 1
 
 
 def test_channels_share_one_scale_over_all_positions():
-    rescaled = Rescale.fit(store(DESCRIPTORS), "channel", squash=False)(DESCRIPTORS)
+    rescaled = Rescale.fit([DESCRIPTORS], "channel", squash=False)(DESCRIPTORS)
     rows = rescaled.transpose(1, 2).reshape(-1, 3)
     torch.testing.assert_close(rows.mean(0), torch.zeros(3), atol=1e-6, rtol=0)
     torch.testing.assert_close(rows.std(0, correction=0), torch.ones(3))

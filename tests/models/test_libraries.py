@@ -35,6 +35,7 @@ BERT = {**SHAPE, "num_hidden_layers": 1, "vocab_size": 30, "max_position_embeddi
 HUB = {"architecture": "hf-hub:x/y"}
 GEMMA = {"model_type": "gemma3n_vision", **HUB}
 WRAPPER = {"model_type": "timm_wrapper"}
+NONE = ["pipeline", "Trainer", "PreTrainedModel", "AutoModel", "utils.import_utils"]
 
 
 @pytest.fixture(autouse=True)
@@ -46,26 +47,19 @@ def _no_network(monkeypatch):
     monkeypatch.setattr(socket, "getaddrinfo", refuse)
 
 
-def available(load):
-    try:
-        return load()
-    except ModuleNotFoundError as error:
-        pytest.skip(str(error))
+def fixture_of(load):
+    def library():
+        try:
+            return load()
+        except ModuleNotFoundError as error:
+            pytest.skip(str(error))
+
+    return pytest.fixture(library)
 
 
-@pytest.fixture
-def timm():
-    return available(import_timm)
-
-
-@pytest.fixture
-def torchvision():
-    return available(import_torchvision)
-
-
-@pytest.fixture
-def transformers():
-    return available(import_transformers)
+timm, torchvision, transformers = map(
+    fixture_of, (import_timm, import_torchvision, import_transformers)
+)
 
 
 def made_again(model: nn.Module) -> nn.Module:
@@ -77,7 +71,9 @@ def made_again(model: nn.Module) -> nn.Module:
     return again
 
 
-def assert_same_outputs(model, again, inputs, path):
+def assert_made_again(model, inputs, path):
+    """Also with its weights from a file, for the same outputs."""
+    again = made_again(model)
     save_weights(model, path / "w.safetensors")
     load_weights(again, path / "w.safetensors")
     with torch.no_grad():
@@ -164,7 +160,7 @@ def test_timm_networks_are_made_again(timm, tmp_path, name, options):
         create_model(f"timm:{name}", 7, **options),
         timm.create_model(name, num_classes=7, **options),
     ):
-        assert_same_outputs(model, made_again(model), inputs, tmp_path)
+        assert_made_again(model, inputs, tmp_path)
 
 
 def test_a_timm_network_with_a_new_head_is_followed(timm):
@@ -178,7 +174,7 @@ def test_a_timm_network_with_a_new_head_is_followed(timm):
 def test_torchvision_networks_are_made_again(torchvision, tmp_path):
     assert import_torchvision() is torchvision  # once more
     model = create_model("torchvision:mobilenet_v3_small", 4)
-    assert_same_outputs(model, made_again(model), torch.randn(1, 3, 32, 32), tmp_path)
+    assert_made_again(model, torch.randn(1, 3, 32, 32), tmp_path)
     for name in ("squeezenet1_1", "regnet_x_400mf"):  # without a record
         plain = torchvision.models.get_model(name, num_classes=6)
         own = {"library": "torchvision", "name": name, "options": {"num_classes": 6}}
@@ -187,25 +183,25 @@ def test_torchvision_networks_are_made_again(torchvision, tmp_path):
 
 def test_libraries_tell_what_weights_were_normalised_by(timm, torchvision):
     imagenet = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-    for spec, told in (
+    for spec, pair in (
         ("torchvision:squeezenet1_1", imagenet),
         ("timm:mobilenetv3_small_050", imagenet),
         ("timm:vit_tiny_patch16_224", ((0.5,) * 3, (0.5,) * 3)),
         ("digits_cnn", None),
     ):
-        assert normalisation_of(spec, create_model(spec, 2)) == told
+        assert normalisation_of(spec, create_model(spec, 2)) == pair
 
 
 def test_transformers_networks_are_made_again(transformers, tmp_path):
     vit = create_model("hf:ViTForImageClassification", 5, config=VIT)
     images = torch.randn(2, 1, 16, 16)
     assert vit(images).logits.shape == (2, 5)
-    assert_same_outputs(vit, made_again(vit), images, tmp_path)
+    assert_made_again(vit, images, tmp_path)
 
     words = torch.randint(0, 30, (2, 6))
     for name in ("BertForSequenceClassification", "BertForMaskedLM"):  # the second ties weights
         bert = getattr(transformers, name)(transformers.BertConfig(**BERT))
-        assert_same_outputs(bert, made_again(bert), words, tmp_path)
+        assert_made_again(bert, words, tmp_path)
 
 
 def test_how_attention_is_computed_is_no_part_of_the_record(transformers):
@@ -237,11 +233,7 @@ def test_a_subclass_of_a_transformers_class_is_custom(transformers):
         ("torchvision", "squeezenet1_1", {"version": "x"}, "that torchvision is known to shape"),
         ("torchvision", "fasterrcnn_resnet50_fpn", {}, "torchvision has no network of that name"),
         ("torchvision", "_api", {}, "torchvision has no network of that name"),
-        ("transformers", "pipeline", {}, "transformers has no network of that name"),
-        ("transformers", "Trainer", {}, "transformers has no network of that name"),
-        ("transformers", "PreTrainedModel", {}, "transformers has no network of that name"),
-        ("transformers", "AutoModel", {}, "transformers has no network of that name"),
-        ("transformers", "utils.import_utils", {}, "transformers has no network of that name"),
+        *(("transformers", name, {}, "transformers has no network of that name") for name in NONE),
         ("transformers", "BertModel", {"config": 3}, "config, which is a dict"),
         ("transformers", "BertModel", {"config": {"hidden_size": "x"}}, "could not be built"),
         ("transformers", "DetrForObjectDetection", {"config": {}}, "another network"),

@@ -6,7 +6,6 @@ from torch import nn
 
 from vinets import cut_points, truncate
 from vinets.models import (
-    DigitsNet,
     TextTransformer,
     VisionTransformer,
     channel_options,
@@ -59,41 +58,30 @@ def test_the_width_is_the_share_of_the_channels_in_every_layer(name):
 def test_there_are_places_to_cut_at_several_depths_and_most_parameters_lie_behind_the_middle():
     net = digits_cnn()
     points = {p.name: p for p in cut_points(net, torch.zeros(1, 1, 8, 8))}
-    total = sum(p.numel() for p in net.parameters())
-    assert 100_000 <= total <= 200_000
-    assert points["relu2"].parameters < 0.12 * total
+    assert 100_000 <= count(net) <= 200_000
+    assert points["relu2"].parameters < 0.12 * count(net)
     assert points["relu2"].shape == (32, 8, 8) and points["relu4"].shape == (128, 4, 4)
     assert {p.removed for p in points.values()} == {0.75, 0.5, 0.25, 0.0}
 
 
 def test_other_images_and_classes():
     net = digits_cnn(3, channels=2)
-    assert isinstance(net, DigitsNet)
     for size in (2, 9, 28):
         assert net(torch.zeros(4, 2, size, size + 1)).shape == (4, 3)
 
 
-def small_vit():
-    return VisionTransformer(4, 1, 8, 2, width=12, depth=3, heads=2)
+SMALL = {"width": 12, "depth": 3, "heads": 2}
+VIT, TEXT = VisionTransformer(4, 1, 8, 2, **SMALL), TextTransformer(4, 30, 7, **SMALL)
 
 
-def small_text():
-    return TextTransformer(4, 30, 7, width=12, depth=3, heads=2)
-
-
-@pytest.mark.parametrize(
-    ("make", "inputs", "tokens"), [(small_vit, GREY, 16), (small_text, WORDS, 7)]
-)
-def test_a_cut_behind_a_block_gives_tokens_and_drops_what_is_behind(make, inputs, tokens):
-    torch.manual_seed(0)
-    net = make().eval()
+@pytest.mark.parametrize(("net", "inputs", "tokens"), [(VIT, GREY, 16), (TEXT, WORDS, 7)])
+def test_a_cut_behind_a_block_gives_tokens_and_drops_what_is_behind(net, inputs, tokens):
+    net.eval()
     points = {p.name: p for p in cut_points(net, inputs)}
     part = truncate(net, "blocks.0", inputs)
     assert points["blocks.0"].shape == (tokens, 12)
-    kept = sum(p.numel() for p in part.parameters())
-    each = sum(p.numel() for p in net.blocks[0].parameters())
-    behind = sum(p.numel() for m in (net.norm, net.fc) for p in m.parameters())
-    assert kept == sum(p.numel() for p in net.parameters()) - 2 * each - behind
+    behind = sum(map(count, (*net.blocks[1:], net.norm, net.fc)))
+    assert count(part) == count(net) - behind
     # the rest of the network on these tokens gives the logits
     with torch.no_grad():
         rest = net.fc(net.norm(net.blocks[2](net.blocks[1](part(inputs)))).mean(1))
@@ -101,8 +89,7 @@ def test_a_cut_behind_a_block_gives_tokens_and_drops_what_is_behind(make, inputs
 
 
 def test_attention_sees_every_token_and_their_places():
-    net = small_text().eval()
-    first = WORDS[:1]
+    net, first = TEXT.eval(), WORDS[:1]
     other = first.clone()
     other[0, -1] = (other[0, -1] + 1) % 30
     tokens = truncate(net, "blocks.0", first)

@@ -20,6 +20,10 @@ from vinets.models import (
 )
 
 
+def record(library="vinets", name="digits_cnn", **options):
+    return {"library": library, "name": name, "options": options}
+
+
 def shapes(model: nn.Module) -> dict[str, tuple[int, ...]]:
     return {name: tuple(value.shape) for name, value in model.state_dict().items()}
 
@@ -53,11 +57,7 @@ def test_a_network_is_made_again_from_its_record_after_json(make):
 
 def test_the_record_is_kept_without_touching_the_network():
     model = create_model("resnet18", num_classes=5, maxpool=False)
-    assert model.vinets_source == {
-        "library": "vinets",
-        "name": "resnet18",
-        "options": {"num_classes": 5, "maxpool": False},
-    }
+    assert model.vinets_source == record(name="resnet18", num_classes=5, maxpool=False)
     assert shapes(model) == shapes(resnet18(5, maxpool=False))
     source_of(model)["options"]["num_classes"] = 99  # a copy
     assert source_of(model)["options"]["num_classes"] == 5
@@ -71,11 +71,10 @@ def test_a_new_last_layer_is_seen_and_other_changes_make_a_custom_network():
     assert source_of(model) is None
 
 
-class Custom(ResNet):
-    """May compute something else."""
-
-
 def test_custom_classes_have_no_record():
+    class Custom(ResNet):
+        """May compute something else."""
+
     assert source_of(nn.Sequential(nn.Linear(2, 2))) is None
     assert source_of(Custom((1, 1, 1, 1), 10, True)) is None
 
@@ -99,11 +98,7 @@ def test_a_foreign_attribute_of_the_same_name_is_no_record():
         ("resnet", {"blocks": [10**9] * 4, "maxpool": True}, r"three or four .* from 1 to 100"),
         ("resnet", {"blocks": [1] * 5, "maxpool": True}, r"three or four integers"),
         ("resnet", {"blocks": [1] * 4, "maxpool": True, "channels": 10**6}, r"'channels'.* 1024"),
-        (
-            "resnet18",
-            {"width": 0},
-            r"'width' parameter of ResNet must be a number in",
-        ),
+        ("resnet18", {"width": 0}, r"'width' parameter of ResNet must be a number in"),
         ("resnet18", {"width": "half"}, r"'width' parameter"),
         ("hf:BertModel", {"config": "tiny"}, "takes the option config, which is a dict"),
     ],
@@ -114,25 +109,18 @@ def test_bad_requests_get_one_sentence(spec, options, message):
     assert "\n" not in str(caught.value)
 
 
-def record(library="vinets", name="digits_cnn", **options):
-    return {"library": library, "name": name, "options": options}
-
-
 def bert(**config):
     return record("transformers", "BertModel", config=config)
 
 
-def nested(depth):
-    return reduce(lambda inner, _: [inner], range(depth), [])
+INCOMPLETE = [None, [], {"library": "vinets", "name": "resnet18"}, {**record(), "code": "1"}]
+NESTED = reduce(lambda inner, _: [inner], range(1000), [])
 
 
 @pytest.mark.parametrize(
     ("source", "message"),
     [
-        (None, "keys library, name and options"),
-        ([], "keys library, name and options"),
-        ({"library": "vinets", "name": "resnet18"}, "keys library, name and options"),
-        ({**record(), "code": "1"}, "keys library, name and options"),
+        *((source, "keys library, name and options") for source in INCOMPLETE),
         (record("os", "system"), "library is one of vinets"),
         (record(["vinets"]), "library is one of vinets"),
         (record(name="../resnet18"), "letters, digits"),
@@ -143,7 +131,7 @@ def nested(depth):
         (record(name="Record"), "name must be one of resnet18"),
         ({**record(), "options": [1]}, "dict of plain JSON"),
         (record(num_classes={1, 2}), "dict of plain JSON"),
-        (record(num_classes=nested(1000)), "dict of plain JSON"),
+        (record(num_classes=NESTED), "dict of plain JSON"),
         (record(num_classes="many"), "could not be built"),
         (record(num_classes=-1), "could not be built"),
         (record(colour="red"), "could not be built"),

@@ -11,9 +11,8 @@ from vinets.models import digits_cnn, load_weights, save_weights
 def test_weights_come_back_exactly(tmp_path):
     net, other = digits_cnn(), digits_cnn()
     net(torch.randn(4, 1, 8, 8))  # moves the running statistics
-    path = tmp_path / "new" / "net.safetensors"
-    save_weights(net, path)
-    load_weights(other, path)
+    save_weights(net, tmp_path / "new" / "net.safetensors")
+    load_weights(other, tmp_path / "new" / "net.safetensors")
     for name, value in net.state_dict().items():
         assert torch.equal(other.state_dict()[name], value), name
 
@@ -61,20 +60,16 @@ def test_what_does_not_fit_is_named_and_changes_nothing(tmp_path):
     assert all(torch.equal(v, before[k]) for k, v in net.state_dict().items())
 
 
-@pytest.mark.parametrize("wrapped", ["module.", "_orig_mod.module.", "module.model._orig_mod."])
-def test_prefixes_of_wrappers_do_not_matter(tmp_path, wrapped):
-    net, other = digits_cnn(), digits_cnn()
-    state = {f"{wrapped}{name}": value for name, value in net.state_dict().items()}
-    save_file(state, tmp_path / "w.safetensors")
-    load_weights(other, tmp_path / "w.safetensors")
-    assert torch.equal(other.fc.weight, net.fc.weight)
+WRAPPERS = ["module.", "_orig_mod.module.", "module.model._orig_mod."]
 
 
-def test_a_part_may_have_been_wrapped_and_names_that_fit_stay_as_they_are(tmp_path):
+@pytest.mark.parametrize(
+    ("old", "new"), [*(("", name) for name in WRAPPERS), ("features.", "features.module.")]
+)
+def test_wrappers_of_all_or_a_part_do_not_matter_and_names_that_fit_stay(tmp_path, old, new):
     net = nn.ModuleDict({"model": nn.Linear(2, 2), "features": nn.Sequential(nn.Linear(3, 3))})
     stored = {name: value + 1 for name, value in net.state_dict().items()}
-    renamed = {name.replace("features.", "features.module."): v for name, v in stored.items()}
-    save_file(renamed, tmp_path / "w.safetensors")
+    save_file({k.replace(old, new, 1): v for k, v in stored.items()}, tmp_path / "w.safetensors")
     load_weights(net, tmp_path / "w.safetensors")
     assert all(torch.equal(value, stored[name]) for name, value in net.state_dict().items())
 

@@ -156,14 +156,12 @@ def _class_names(path: Path, name: str) -> tuple[str, ...]:
 
 
 def _read_files(folder: Path, files: tuple[str, ...], layout: Layout) -> Pair:
-    pairs = []
-    for path in (folder / file for file in files):
-        if not path.is_file():
-            names = ", ".join(layout.train + layout.test)
-            raise FileNotFoundError(f"{path} is missing. {layout.folder} must hold {names}.")
-        read = _read_binary if path.suffix == ".bin" else _read_pickled
-        pairs.append(read(path, layout.data))
-    images, labels = zip(*pairs, strict=True)
+    missing = [file for file in files if not (folder / file).is_file()]
+    if missing:
+        all_files = f"{layout.folder} must hold {', '.join(layout.train + layout.test)}."
+        raise FileNotFoundError(f"{folder / missing[0]} is missing. {all_files}")
+    read = _read_binary if files[0].endswith(".bin") else _read_pickled
+    images, labels = zip(*(read(folder / file, layout.data) for file in files), strict=True)
     return torch.cat(images).view(-1, 3, SIDE, SIDE), torch.cat(labels)
 
 
@@ -182,12 +180,11 @@ def _read_binary(path: Path, name: str) -> Pair:
 
 def _read_pickled(path: Path, name: str) -> Pair:
     content, key = read_pickle(path), f"{LABEL_KEYS[name]}s"
-    array = content.get("data")
+    array, labels = content.get("data"), content.get(key)
     data = array.values if isinstance(array, _Array) else None
     if data is None or data.ndim != 2 or data.shape[1] != PIXELS or not len(data):
         got = type(array).__name__ if data is None else f"shape {data.shape}"
         raise file_error(path, f"'data', a uint8 array (N, {PIXELS})", got)
-    labels = content.get(key)
     if not isinstance(labels, list) or not all(type(label) is int for label in labels):
         raise ValueError(f"{path} must hold '{key}', a list of integers 0..K-1.")
     checked = as_labels(f"cifar ({path})", labels, len(data), CLASSES[name])

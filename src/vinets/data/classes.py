@@ -54,12 +54,12 @@ def relabel(
     own, names = data.train.classes, read_classes(classes)
     if own == names:
         return data
-    found = match_names(own, names)
-    if None in found and len(own) == len(names) and (numbered(own) or numbered(names)):
-        found, names = list(range(len(names))), own if numbered(names) else names
-    unknown = [name for name, place in zip(own, found, strict=True) if place is None]
+    matched = match_names(own, names)
+    if None in matched and len(own) == len(names) and (numbered(own) or numbered(names)):
+        matched, names = list(range(len(names))), own if numbered(names) else names
+    unknown = [name for name, place in zip(own, matched, strict=True) if place is None]
     if unknown:
-        left = [name for place, name in enumerate(names) if place not in found]
+        left = [name for place, name in enumerate(names) if place not in matched]
         some = [", ".join(map(reprlib.repr, side[:NAMES_IN_MESSAGE])) for side in (unknown, left)]
         raise ValueError(
             f"{len(unknown)} of the {len(own)} classes of {data.name} ({some[0]}) are not clearly "
@@ -68,7 +68,7 @@ def relabel(
             f"lists the classes of {network} by their names in {data.name}, one a line, in the "
             "order of its outputs."
         )
-    places, parts = torch.tensor(found), list[Source]()
+    places, parts = torch.tensor(matched), list[Source]()
     for part in (data.train, data.test):
         if (places.diff() < 0).any() and (part.labels.diff() >= 0).all():
             # They are sorted by class, as they were when the network was trained.
@@ -91,7 +91,7 @@ def numbered(names: Sequence[str]) -> bool:
 
 def match_names(wanted: Sequence[str], names: Sequence[str]) -> list[int | None]:
     """Return the place of every wanted class among ``names``; None where it is not clear."""
-    found: list[int | None] = [None] * len(wanted)
+    places: list[int | None] = [None] * len(wanted)
 
     def plain(name: str) -> str:
         return re.sub(r"[\s_-]+", " ", unicodedata.normalize("NFKC", name).casefold()).strip()
@@ -100,7 +100,7 @@ def match_names(wanted: Sequence[str], names: Sequence[str]) -> list[int | None]
         theirs, mine = [form(name) for name in names], [form(name) for name in wanted]
         # A name that stands twice on a side says nothing, and a class is taken once.
         twice = {name for side in (theirs, mine) for name, n in Counter(side).items() if n > 1}
-        taken = {place for place in found if place is not None}
+        taken = {*places}
         free = {name: k for k, name in enumerate(theirs) if name not in twice and k not in taken}
-        found = [free.get(m) if p is None else p for m, p in zip(mine, found, strict=True)]
-    return found
+        places = [free.get(m) if p is None else p for m, p in zip(mine, places, strict=True)]
+    return places

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.utils._pytree import tree_map
 from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, TensorDataset
 
 from vinets.core.checks import parameter_error
@@ -84,7 +85,7 @@ class LoaderSource(CheckedSource):
             remedy = "as_source(loader) reads any other into memory."
             got = type(loader.dataset).__name__
             raise parameter_error("LoaderSource", "data", accepted, got, remedy)
-        self._loader, self._workers = loader, loader.num_workers
+        self._loader = loader
         count = len(loader.dataset)  # type: ignore[arg-type]
         self._positions = torch.arange(count)
         labels, names = _stored(loader.dataset)
@@ -108,11 +109,6 @@ class LoaderSource(CheckedSource):
         part._positions, part.labels = self._positions[index], self.labels[index]
         return part
 
-    def example(self, count: int = 1) -> Inputs:
-        alone = copy.copy(self)
-        alone._workers = 0  # processes take longer to start than a batch to read
-        return super(LoaderSource, alone).example(count)
-
     def _batches(self, chunks: Indices, augment: torch.Generator | None, device: Device) -> Batches:
         for chunk, batch in zip(chunks, self._read(chunks, augment), strict=True):
             inputs, labels = _inputs_and_labels(batch)
@@ -126,14 +122,16 @@ class LoaderSource(CheckedSource):
 
     def _read(self, chunks: Indices, augment: torch.Generator | None) -> Iterator[Any]:
         loader = self._loader
+        # Processes take longer to start than a batch to read; they are what ``augment`` seeds.
+        workers = loader.num_workers if len(chunks) > 1 or augment is not None else 0
         return iter(
             DataLoader(
                 loader.dataset,
                 batch_sampler=[self._positions[chunk].tolist() for chunk in chunks],
                 collate_fn=loader.collate_fn,
-                num_workers=self._workers,
+                num_workers=workers,
                 worker_init_fn=loader.worker_init_fn,
-                multiprocessing_context=loader.multiprocessing_context if self._workers else None,
+                multiprocessing_context=loader.multiprocessing_context if workers else None,
                 # It draws a seed for its workers, which must not come from the global generator.
                 generator=torch.Generator().manual_seed(0) if augment is None else augment,
             )
@@ -258,16 +256,13 @@ def _read_once(loader: DataLoader[Any], classes: Sequence[str] | None) -> Tensor
     pairs = [_inputs_and_labels(batch) for batch in loader]
     if not pairs:
         raise parameter_error("as_source", "data", "at least one example", "none")
-    labels = torch.cat([labels for _, labels in pairs])
-    accepted = "batches of one kind, whose inputs differ in the first dimension only"
-    parts = [{"": inputs} if isinstance(inputs, Tensor) else inputs for inputs, _ in pairs]
-    if any(part.keys() != parts[0].keys() for part in parts):
-        raise parameter_error("as_source", "data", accepted, "batches of several kinds")
+    inputs, labels = zip(*pairs, strict=True)
     try:
-        joined = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
-    except RuntimeError as error:
+        joined = tree_map(lambda *parts: torch.cat(parts), *inputs)
+    except (RuntimeError, TypeError, ValueError) as error:
+        accepted = "batches of one kind, whose inputs differ in the first dimension only"
         raise parameter_error("as_source", "data", accepted, str(error)) from None
-    return TensorSource(joined[""] if isinstance(pairs[0][0], Tensor) else joined, labels, classes)
+    return TensorSource(joined, torch.cat(labels), classes)
 
 
 def _as_tensor(values: Any) -> Tensor:

@@ -7,29 +7,23 @@ import json
 import math
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
-from itertools import chain
+from functools import partial
+from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from vinets.core.checks import file_error, format_bytes, parameter_error
 from vinets.core.files import check_name, locked, slug, written_aside
 from vinets.core.progress import Progress, progress_of
 from vinets.data.formats import DataFormat, Size
-from vinets.data.images import (
-    Preprocessing,
-    first_size,
-    image_split,
-    import_pillow,
-    read_images,
-)
+from vinets.data.images import Preprocessing, first_size, image_split, import_pillow, read_images
 from vinets.data.mapped import MappedImages, Pixels, take
 from vinets.data.source import HELD_OUT, DataSplit, positive_int, split_positions
 
@@ -66,11 +60,11 @@ def image_folder(
     skip_unreadable: bool = False,
     progress: Progress | str | None = "auto",
 ) -> DataSplit:
-    """Read image files, one folder for each class.
+    """Read image files, one folder for each class, whose name is that of the folder.
 
     The classes lie in the subfolders ``train`` and ``test`` (or ``val``), or in ``directory``
-    itself; in the latter case a fifth is held out, stratified by class. Names of folders are names
-    of classes, sorted. Files ending in png, jpg, jpeg, webp, bmp, gif, tif and tiff are read.
+    itself; in the latter case a fifth is held out, stratified by class. Files ending in png, jpg,
+    jpeg, webp, bmp, gif, tif and tiff are read.
 
     All images get the size, (H, W) or one number, of the first where there is none, and 3 channels
     or 1 for grey. Images of other proportions are squashed, or cut to these by ``resize="crop"``.
@@ -84,36 +78,34 @@ def image_folder(
     ``skipped`` of the data set counts them.
     """
     roots = _roots(Path(directory))
-    listed = [
-        {name: sorted(_image_files(root / name)) for name in _folders(root)} for root in roots
-    ]
+    listed = [{name: _image_files(root / name) for name in _folders(root)} for root in roots]
     classes = tuple(name for name, files in listed[0].items() if files)
     if len(classes) < 2:
         accepted = "one folder of images for each of two or more classes"
         raise file_error(roots[0], accepted, len(classes))
-    paths, numbers = list[Path](), list[Tensor]()
+    paths, numbers, counts = list[Path](), list[int](), list[int]()
     for root, files in zip(roots, listed, strict=True):
         unknown = [name for name, some in files.items() if some and name not in classes]
         if unknown:
             raise file_error(root, "the classes of the training part only", ", ".join(unknown))
-        own = [files.get(name, []) for name in classes]
-        if not any(own):
+        own = [(k, path) for k, name in enumerate(classes) for path in files.get(name, [])]
+        if not own:
             raise ValueError(f"{root} must hold images in folders named after the classes.")
-        counts = torch.tensor([len(some) for some in own])
-        numbers.append(torch.arange(len(classes)).repeat_interleave(counts))
-        paths += chain.from_iterable(own)
-    sides: Any = first_size(paths) if size is None else size
-    sides = tuple(sides) if isinstance(sides, tuple | list) else (sides, sides)
+        numbers += [k for k, _ in own]
+        paths += [path for _, path in own]
+        counts.append(len(own))
+    pair = first_size(paths) if size is None else size
+    sides = tuple(pair) if isinstance(pair, tuple | list) else (pair, pair)
     if len(sides) != 2:
         accepted = "a pair (height, width), one integer or None"
         raise parameter_error("image_folder", "size", accepted, size)
     height, width = (positive_int("image_folder", "size", side) for side in sides)
     # Mean and deviation are known when the images are.
     reading = Preprocessing(channels, (height, width), (0,) * channels, (1,) * channels, resize)
-    how: Any = {"memory_limit": memory_limit, "skip_unreadable": skip_unreadable}
-    how["watch"] = progress_of(progress, short=True)
-    images, kept = _read_once(Path(directory), paths, reading, **how)
-    labels, first = torch.cat(numbers)[kept], int((kept < len(numbers[0])).sum())
+    watch = progress_of(progress, short=True)
+    read = partial(_read_once, Path(directory), memory_limit, skip_unreadable, watch)
+    images, kept = read(paths, reading)
+    labels, first = torch.tensor(numbers)[kept], int((kept < counts[0]).sum())
     positions = torch.arange(len(kept)).split([first, len(kept) - first][: len(roots)])
     empty = [name for k, name in enumerate(classes) if k not in labels[:first]]
     if empty or not all(map(len, positions)):
@@ -127,7 +119,7 @@ def image_folder(
     if detail > 1:
         larger = replace(reading, size=(round(detail * height), round(detail * width)))
         some = [paths[i] for i in kept[positions[0]].tolist()]
-        large, _ = _read_once(Path(directory), some, larger, **how)
+        large, _ = read(some, larger)
         split = replace(split, train=split.train.changed(large=large))  # type: ignore[attr-defined]
     return replace(split, skipped=len(paths) - len(kept))
 
@@ -141,30 +133,34 @@ def cache_folder() -> Path:
 
 def _read_once(
     directory: Path,
-    paths: Sequence[Path],
-    reading: Preprocessing,
-    *,
     memory_limit: int,
     skip_unreadable: bool,
     watch: Progress,
+    paths: Sequence[Path],
+    reading: Preprocessing,
 ) -> tuple[Pixels, Tensor]:
     """Read images into memory, or into a file that stays; return them and their positions."""
     each = (reading.channels, *reading.size)
     needed = len(paths) * math.prod(each)
 
-    def read() -> Iterator[tuple[int, NDArray[np.uint8]]]:
+    def write(out: IO[bytes]) -> None:
+        """Write the pixels of all images, and then a byte for each that tells if it was read."""
         watch.start("reading images", len(paths))
-        for pair in read_images(paths, reading, skip_unreadable):
-            yield pair
+        readable = bytearray(len(paths))
+        for i, pixels in read_images(paths, reading, skip_unreadable):
+            out.seek(i * pixels.nbytes)
+            out.write(pixels.data)
+            readable[i] = 1
             watch.advance()
+        out.seek(needed)
+        out.write(readable)
 
     if needed <= memory_limit:
-        # One allocation of known size, filled as images come, in the order of the paths.
-        images, places = torch.empty((len(paths), *each), dtype=torch.uint8), list[int]()
-        for i, pixels in read():
-            images[len(places)] = torch.from_numpy(pixels)
-            places.append(i)
-        return images[: len(places)], torch.tensor(places, dtype=torch.int64)
+        memory = BytesIO()
+        write(memory)
+        values = torch.frombuffer(memory.getbuffer(), dtype=torch.uint8)
+        kept = values[needed:].nonzero()[:, 0]
+        return values[:needed].view(-1, *each)[kept], kept
     whole = directory.resolve()
     name = hashlib.sha256(os.fsencode(whole)).hexdigest()[:12]
     folder = cache_folder() / f"{slug(whole.name)}-{name}"
@@ -185,18 +181,11 @@ def _read_once(
                     f"{reading.size[0]} x {reading.size[1]}, and {folder} has {format_bytes(free)} "
                     "left. Pass a smaller size, or name another folder in $VINETS_CACHE."
                 )
-            readable = bytearray(len(paths))  # is written behind the pixels
             with written_aside(file) as aside, aside.open("wb") as out:
-                for i, pixels in read():
-                    out.seek(i * pixels.nbytes)
-                    out.write(pixels.data)
-                    readable[i] = 1
-                out.seek(needed)
-                out.write(readable)
-            for older in folder.glob(f"{key}-*"):
-                if older != file:
-                    with suppress(OSError):  # another system does not delete what is mapped
-                        older.unlink()
+                write(out)
+            for older in {*folder.glob(f"{key}-*")} - {file}:
+                with suppress(OSError):  # another system does not delete what is mapped
+                    older.unlink()
         kept = torch.from_numpy(np.fromfile(file, np.uint8, offset=needed)).nonzero()[:, 0]
         return MappedImages(file, each).subset(kept), kept
 
@@ -227,12 +216,12 @@ def image_files(path: Path) -> list[Path]:
         return [path]
     if not path.is_dir():
         raise FileNotFoundError(f"{path} does not exist. Pass an image or a folder of images.")
-    files = sorted(_image_files(path))
+    files = _image_files(path)
     if not files:
         raise ValueError(f"{path} holds no images. Files may end in {', '.join(sorted(SUFFIXES))}.")
     return files
 
 
-def _image_files(folder: Path) -> Iterator[Path]:
+def _image_files(folder: Path) -> list[Path]:
     known = SUFFIXES | OTHER_SUFFIXES
-    return (p for p in folder.rglob("*") if p.suffix.lower() in known and p.is_file())
+    return sorted(p for p in folder.rglob("*") if p.suffix.lower() in known and p.is_file())

@@ -99,11 +99,8 @@ def load_data(
                 only = ", ".join(kind.written for kind in _by_rank() if kind.resizes)
                 remedy = f"It is for this only: {only}."
                 raise parameter_error("load_data", name, f"left out for {text}", value, remedy)
-        more: dict[str, Any] = {"size": None}
-        if format.resizes:
-            more = {**reading, "progress": progress}
-            more |= {"detail": detail} if detail > 1 else {}
-        split = load(text, seed=seed, **more)
+        more = {**reading, "detail": detail, "progress": progress} if format.resizes else {}
+        split = load(text, **{"seed": seed, "size": None, **more})
         share = share_repeated(split)
         said = f"{share:.0%} of the test examples of {split.name} are among its training examples"
         # Other examples than images may well be the same: a few numbers, or few words.

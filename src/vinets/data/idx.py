@@ -46,7 +46,7 @@ class Idx(DataFormat):
     rank = 20
 
     def recognises(self, folder: Path) -> bool:
-        return any(_candidates(folder, part, "images", 3) for part in PARTS)
+        return any(_existing(folder, f"{part}-images", 3) for part in PARTS)
 
     def load(self, spec: str, *, seed: int, size: Size) -> DataSplit:
         fashion = spec.startswith(f"{FASHION_PREFIX}:")
@@ -74,32 +74,30 @@ def idx_folder(
     return image_split(folder.resolve().name, train, test, classes=classes, augmentation=shifts)
 
 
-def _candidates(folder: Path, part: str, what: str, axes: int) -> list[Path]:
-    """List the files of a part that exist; a dot instead of the second dash is common, too."""
-    stems = (f"{part}-{what}{mark}idx{axes}-ubyte" for mark in "-.")
-    paths = (folder / f"{stem}{suffix}" for stem in stems for suffix in ("", ".gz"))
-    return [path for path in paths if path.is_file()]
+def _existing(folder: Path, what: str, axes: int) -> list[Path]:
+    """List the files of that name; a dot instead of the second dash is common, too."""
+    names = (f"{what}{mark}idx{axes}-ubyte{suffix}" for mark in "-." for suffix in ("", ".gz"))
+    return [folder / name for name in names if (folder / name).is_file()]
 
 
 def _read_part(folder: Path, part: str) -> Pair:
-    paths = []
-    for what, axes in (("images", 3), ("labels", 1)):
-        candidates = _candidates(folder, part, what, axes)
-        if not candidates:
-            raise FileNotFoundError(
-                f"{folder / f'{part}-{what}-idx{axes}-ubyte'} is missing, with and without .gz. "
-                "The folder must hold images and labels of 'train' and 't10k'."
-            )
-        paths.append(candidates[0])
-    images, labels = (_read(path, axes) for path, axes in zip(paths, (3, 1), strict=True))
+    images, _ = _read(folder, f"{part}-images", 3)
+    labels, path = _read(folder, f"{part}-labels", 1)
     if len(images) != len(labels):
         accepted = f"as many labels as there are images ({len(images):,})"
-        raise file_error(paths[1], accepted, f"{len(labels):,} labels")
-    return images.unsqueeze(1), as_labels(f"idx ({paths[1]})", labels)
+        raise file_error(path, accepted, f"{len(labels):,} labels")
+    return images.unsqueeze(1), as_labels(f"idx ({path})", labels)
 
 
-def _read(path: Path, axes: int) -> Tensor:
-    """Read the numbers in a file, exactly as many as its header says."""
+def _read(folder: Path, what: str, axes: int) -> tuple[Tensor, Path]:
+    """Read the numbers in a file, exactly as many as its header says; return its path, too."""
+    paths = _existing(folder, what, axes)
+    if not paths:
+        raise FileNotFoundError(
+            f"{folder / f'{what}-idx{axes}-ubyte'} is missing, with and without .gz. The folder "
+            "must hold images and labels of 'train' and 't10k'."
+        )
+    path = paths[0]
     length, packed = 4 + 4 * axes, path.suffix == ".gz"
     content = bytearray()  # it grows with what the file holds, whatever the header says
     try:
@@ -132,4 +130,4 @@ def _read(path: Path, axes: int) -> Tensor:
             f"{path} must be a whole IDX file. It cannot be read: {reason_of(error)}. "
             "Download it again."
         ) from None
-    return torch.from_numpy(np.frombuffer(content, dtype=np.uint8)).view(shape)
+    return torch.from_numpy(np.frombuffer(content, dtype=np.uint8)).view(shape), path

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from numbers import Real
 from pathlib import Path
@@ -40,9 +40,7 @@ VALUES_AT_ONCE = 2**22  # pixels of images that run through a network together o
 MIN_AT_ONCE = 16  # images, however large
 CROP_DETAIL = 1.6  # sides of images that resized crops are taken from, as a multiple of the size
 CROP_ATTEMPTS = 10  # areas and proportions that are drawn until a crop fits into the image
-ORIENTATION, BITS, PHOTOMETRIC = 274, 258, 262  # numbers of tags in EXIF and TIFF
-# Pillow's transpositions that turn a picture upright, by its orientation in EXIF.
-UPRIGHT = {2: 0, 3: 3, 4: 1, 5: 5, 6: 4, 7: 6, 8: 2}
+BITS, PHOTOMETRIC = 258, 262  # numbers of tags in TIFF
 MAX_NAMED = 50  # unreadable files in a message
 FILES_AT_ONCE = 1024  # files that are read before the next ones are begun
 MOST_THREADS = 8  # beyond it, threads wait for the interpreter, and processes are faster
@@ -149,9 +147,9 @@ class Augmentation:
 
     @classmethod
     def for_size(cls, size: tuple[int, int]) -> Augmentation:
-        """Shift crops by up to an eighth of the shorter side.
+        """Shift crops by up to an eighth of the shorter side, without flips.
 
-        There are no flips, because they change what letters, digits or traffic signs mean.
+        These would change what letters, digits or traffic signs mean.
         """
         return cls(padding=min(size) // 8, flip=False)
 
@@ -270,10 +268,8 @@ class ImageSource(CheckedSource):
     """Images as bytes, in memory or in a file; batches are augmented, then normalised to float32.
 
     All draws of a pass are made at its start, so an image is augmented alike whatever the batch
-    size. Without an augmentation, a generator given to :meth:`batches` is not used.
-
-    Images are uint8 (N, C, H, W) on any device, labels integers 0..K-1 (N,). Without names, the
-    classes are numbered. The ``large`` images are the same with more pixels, from which resized
+    size. Images are uint8 (N, C, H, W) on any device, labels integers 0..K-1 (N,). Without names,
+    the classes are numbered. The ``large`` images are the same with more pixels, from which resized
     crops are taken.
     """
 
@@ -286,11 +282,8 @@ class ImageSource(CheckedSource):
         augmentation: Augmentation | ResizedCrops | None = None,
         large: Pixels | None = None,
     ) -> None:
-        if (
-            not isinstance(images, Tensor | MappedImages)
-            or images.dtype != torch.uint8
-            or len(images.shape) != 4
-        ):
+        are_bytes = isinstance(images, Tensor | MappedImages) and images.dtype == torch.uint8
+        if not are_bytes or len(images.shape) != 4:
             got = f"{images.dtype} {tuple(images.shape)}" if isinstance(images, Tensor) else images
             raise parameter_error("ImageSource", "images", "uint8 images (N, C, H, W)", got)
         if images.shape[1] != preprocessing.channels:
@@ -313,8 +306,7 @@ class ImageSource(CheckedSource):
 
     def _subset(self, index: Tensor) -> ImageSource:
         large = None if self.large is None else take(self.large, index)
-        images = take(self.images, index)
-        return self.changed(images=images, large=large, labels=self.labels[index])
+        return self.changed(images=take(self.images, index), large=large, labels=self.labels[index])
 
     def _batches(self, chunks: Indices, augment: torch.Generator | None, device: Device) -> Batches:
         if not chunks:
@@ -323,17 +315,16 @@ class ImageSource(CheckedSource):
         order, size = torch.cat(chunks), len(chunks[0])
         labels = self.labels[order].to(device).split(size)
         mean_and_std = self.preprocessing._mean_and_std(self.images.dtype, device)
-        change, draws = None if augment is None else self.augmentation, torch.empty(0)
-        pixels = self.images
+        change, pixels = None if augment is None else self.augmentation, self.images
         if change is not None and augment is not None:
-            draws = change.draw(len(order), augment).to(device)
+            draws = change.draw(len(order), augment).to(device).split(size)
             if isinstance(change, ResizedCrops) and self.large is not None:
                 pixels = self.large
 
         def batch(i: int, chunk: Tensor) -> tuple[Tensor, Tensor]:
             images = pixels[chunk].to(device)
             if change is not None:
-                images = change.apply(images, draws[i * size : (i + 1) * size])
+                images = change.apply(images, draws[i])
             return _normalized(images, mean_and_std), labels[i]
 
         # Everything above is done now, and not when the first batch is asked for.
@@ -363,9 +354,8 @@ def image_split(
 
     Statistics of the training part normalise the images unless a preprocessing is given.
     """
-    height, width = train[0].shape[2:]
-    augmentation = augmentation or Augmentation.for_size((height, width))
     preprocessing = preprocessing or Preprocessing.from_images(train[0])
+    augmentation = augmentation or Augmentation.for_size(preprocessing.size)
     training = ImageSource(*train, classes, preprocessing, augmentation)
     return DataSplit(name, training, ImageSource(*test, training.classes, preprocessing))
 
@@ -377,10 +367,8 @@ def normalise_by(
     if mean is None and std is None:
         return data
     own = _image_source(data, "mean (--mean) and std (--std)").preprocessing
-    mean, std = (
-        values * own.channels if len(values) == 1 else values
-        for values in (mean or own.mean, std or own.std)
-    )
+    both = (mean or own.mean, std or own.std)
+    mean, std = (one * own.channels if len(one) == 1 else one for one in both)
     changed = with_preprocessing(data, replace(own, mean=mean, std=std))
     return replace(changed, reading=f"{data.reading}{mean} {std} ")
 
@@ -464,32 +452,49 @@ def read_image(
     """
     if channels not in MODES:
         raise parameter_error("read_image", "channels", "1 (grey) or 3 (RGB)", channels)
-    with _opened(path) as (pillow, image):
-        image.load()  # this turns TIFF upright, and PNG may have its EXIF behind the pixels
-        turn = None
-        with suppress(Exception):  # broken EXIF does no harm to the pixels
-            turn = UPRIGHT.get(image.getexif().get(ORIENTATION, 1))
-        if image.mode.startswith("I;16") or (image.mode, image.format) == ("I", "PNG"):
-            tags = getattr(image, "tag_v2", {})  # TIFF also has 12 bits, or white as 0
-            levels = (np.asarray(image) >> (tags.get(BITS, (16,))[0] - 8)).astype(np.uint8)
-            image = pillow.fromarray(255 - levels if tags.get(PHOTOMETRIC) == 0 else levels)
-        elif image.mode in ("I", "F"):
-            raise ValueError("32 bits per pixel, of unknown range, where 8 or 16 are read")
-        if image.mode in ("LA", "La", "PA", "RGBA", "RGBa") or "transparency" in image.info:
-            image = image.convert("RGBA")
-            image = pillow.alpha_composite(pillow.new("RGBA", image.size, "white"), image)
-        image = image.convert(MODES[channels])
-        image = image if turn is None else image.transpose(turn)
-        share = share_cut(resize)
-        if size is not None and ((image.height, image.width) != size or 0 < share < 1):
-            box, (height, width) = (0.0, 0.0, *map(float, image.size)), size
-            if share:
-                scale = share * min(image.width / width, image.height / height)
-                x = max(0.0, (image.width - scale * width) / 2)
-                y = max(0.0, (image.height - scale * height) / 2)
-                box = (x, y, image.width - x, image.height - y)
-            image = image.resize((width, height), BICUBIC, box=box)
-        pixels = np.array(image, dtype=np.uint8)
+    pil = import_pillow()
+    if not Path(path).is_file():
+        raise FileNotFoundError(f"{path} does not exist or is not a file.")
+    try:
+        with pil.Image.open(path, formats=FORMATS) as image:
+            if image.width * image.height > MAX_PIXELS:
+                raise pil.Image.DecompressionBombError
+            return _pixels(pil, image, channels, size, share_cut(resize))
+    except (pil.Image.DecompressionBombError, pil.Image.DecompressionBombWarning):
+        raise UnreadableImage(path, f"more than {MAX_PIXELS:,} pixels") from None
+    except pil.UnidentifiedImageError:
+        raise UnreadableImage(path, "damaged from the start, or of another format") from None
+    except Exception as error:  # Pillow's decoders raise all sorts for damaged files
+        reason = reason_of(error)
+        raise UnreadableImage(path, "truncated" if "runcated" in reason else reason) from None
+
+
+def _pixels(
+    pil: Any, image: Any, channels: int, size: tuple[int, int] | None, share: float
+) -> NDArray[np.uint8]:
+    image.load()  # this turns TIFF upright, and PNG may have its EXIF behind the pixels
+    with suppress(Exception):  # broken EXIF does no harm to the pixels
+        pil.ImageOps.exif_transpose(image, in_place=True)
+    if image.mode.startswith("I;16") or (image.mode, image.format) == ("I", "PNG"):
+        tags = getattr(image, "tag_v2", {})  # TIFF also has 12 bits, or white as 0
+        levels = (np.asarray(image) >> (tags.get(BITS, (16,))[0] - 8)).astype(np.uint8)
+        image = pil.Image.fromarray(255 - levels if tags.get(PHOTOMETRIC) == 0 else levels)
+    elif image.mode in ("I", "F"):
+        raise ValueError("32 bits per pixel, of unknown range, where 8 or 16 are read")
+    if image.mode in ("LA", "La", "PA", "RGBA", "RGBa") or "transparency" in image.info:
+        image = image.convert("RGBA")
+        white = pil.Image.new("RGBA", image.size, "white")
+        image = pil.Image.alpha_composite(white, image)
+    image = image.convert(MODES[channels])
+    if size is not None and ((image.height, image.width) != size or 0 < share < 1):
+        box, (height, width) = None, size
+        if share:
+            scale = share * min(image.width / width, image.height / height)
+            x = max(0.0, (image.width - scale * width) / 2)
+            y = max(0.0, (image.height - scale * height) / 2)
+            box = (x, y, image.width - x, image.height - y)
+        image = image.resize((width, height), BICUBIC, box=box)
+    pixels = np.array(image, dtype=np.uint8)
     return np.ascontiguousarray(pixels.reshape(*pixels.shape[:2], channels).transpose(2, 0, 1))
 
 
@@ -549,30 +554,11 @@ def printable(path: str | Path) -> str:
 
 
 def import_pillow() -> Any:
-    """Return Pillow's module of images, or say how to install it."""
+    """Return Pillow, or say how to install it."""
     try:
-        from PIL import Image
+        import PIL.Image
+        import PIL.ImageOps
     except ImportError:
         message = 'Reading image files needs Pillow: pip install "vinets[images]".'
         raise ImportError(message) from None
-    return Image
-
-
-@contextmanager
-def _opened(path: str | Path) -> Iterator[tuple[Any, Any]]:
-    """Give Pillow and an image that is safe to decode; errors to the end become one sentence."""
-    pillow = import_pillow()
-    if not Path(path).is_file():
-        raise FileNotFoundError(f"{path} does not exist or is not a file.")
-    try:
-        with pillow.open(path, formats=FORMATS) as image:
-            if image.width * image.height > MAX_PIXELS:
-                raise pillow.DecompressionBombError
-            yield pillow, image
-    except (pillow.DecompressionBombError, pillow.DecompressionBombWarning):
-        raise UnreadableImage(path, f"more than {MAX_PIXELS:,} pixels") from None
-    except pillow.UnidentifiedImageError:
-        raise UnreadableImage(path, "damaged from the start, or of another format") from None
-    except Exception as error:  # Pillow's decoders raise all sorts for damaged files
-        reason = reason_of(error)
-        raise UnreadableImage(path, "truncated" if "runcated" in reason else reason) from None
+    return PIL

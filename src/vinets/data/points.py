@@ -47,22 +47,21 @@ def read_points(path: str | Path, label: str | None = None) -> Points:
         # Cells without a number become NaN here.
         values = np.array([[_number(cell) for cell in row] for row in cells], dtype=np.float64)
     width = cells.shape[1]
+    titles = header or [f"x{k}" for k in range(width)]
     at = None
-    if label is not None:
-        if header is not None and label in header:
-            at = header.index(label)
-        elif label.isdecimal() and int(label) < width:
-            at = int(label)
-        else:
-            named = f"one of {reason_of(', '.join(header))}, or " if header else ""
-            raise ValueError(
-                f"The label must be {named}a number from 0 to {width - 1}, a column of {path}. "
-                f"Got {label!r} instead."
-            )
+    if header and label in header:
+        at = header.index(label)
+    elif label is not None and label.isdecimal() and int(label) < width:
+        at = int(label)
+    elif label is not None:
+        named = f"one of {reason_of(', '.join(header))}, or " if header else ""
+        raise ValueError(
+            f"The label must be {named}a number from 0 to {width - 1}, a column of {path}. "
+            f"Got {label!r} instead."
+        )
     kept = [k for k in range(width) if k != at]
     if not kept:
         raise ValueError(f"{path} holds no columns of numbers besides the label.")
-    titles = header or [f"x{k}" for k in range(width)]
     for row, k in np.argwhere(~np.isfinite(values[:, kept]))[:1].tolist():
         column = kept[k]
         got = reprlib.repr(cells[row, column].item()) if str(cells[row, column]) else "nothing"

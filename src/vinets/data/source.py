@@ -72,10 +72,17 @@ class CheckedSource(Source):
     """A source that checks what it is made of and asked for, so that subclasses need not."""
 
     def _label(self, labels: Any, count: int, classes: Sequence[str] | None) -> None:
-        """Take the labels of ``count`` examples, and the names of the classes."""
+        """Take the labels of ``count`` examples, and names of the classes, or number these."""
         owner = type(self).__name__
         self.labels = as_labels(owner, labels, count)
-        self.classes = class_names(owner, classes, self.labels)
+        needed = int(self.labels.max()) + 1 if count else 0
+        names = tuple(map(str, range(needed))) if classes is None else tuple(classes)
+        if isinstance(classes, str) or not all(isinstance(name, str) for name in names):
+            raise parameter_error(owner, "classes", "a sequence of strings", _brief(classes))
+        if len(names) < needed:
+            accepted = f"at least {needed} names, because the largest label is {needed - 1}"
+            raise parameter_error(owner, "classes", accepted, f"{len(names)} names")
+        self.classes = names
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -139,13 +146,11 @@ class DataSplit:
 
 def require_split(owner: str, data: DataSplit) -> None:
     """Raise unless ``data`` is a split of sources, and not of loaders or arrays."""
-    accepted = "a DataSplit of sources"
     remedy = 'Loaders, data sets and arrays: DataSplit("mine", as_source(train), as_source(test)).'
-    if not isinstance(data, DataSplit):
-        raise parameter_error(owner, "data", accepted, type(data).__name__, remedy)
-    for part in (data.train, data.test):
-        if not isinstance(part, Source):
-            raise parameter_error(owner, "data", accepted, type(part).__name__, remedy)
+    parts = [data.train, data.test] if isinstance(data, DataSplit) else []
+    wrong = [part for part in parts if not isinstance(part, Source)] if parts else [data]
+    for got in map(type, wrong):
+        raise parameter_error(owner, "data", "a DataSplit of sources", got.__name__, remedy)
 
 
 def as_labels(
@@ -181,19 +186,6 @@ def as_labels(
     return labels
 
 
-def class_names(owner: str, classes: Sequence[str] | None, labels: Tensor) -> tuple[str, ...]:
-    """Return the names of the classes; without any, the numbers up to the largest label."""
-    needed = int(labels.max()) + 1 if len(labels) else 0
-    if classes is None:
-        return tuple(str(k) for k in range(needed))
-    if isinstance(classes, str) or not all(isinstance(name, str) for name in classes):
-        raise parameter_error(owner, "classes", "a sequence of strings", _brief(classes))
-    if len(classes) < needed:
-        accepted = f"at least {needed} names, because the largest label is {needed - 1}"
-        raise parameter_error(owner, "classes", accepted, f"{len(classes)} names")
-    return tuple(classes)
-
-
 def positive_int(owner: str, name: str, value: Any, least: int = 1) -> int:
     """Return ``value`` as a positive int, or one of at least ``least``, or raise."""
     check_value(owner, name, whole(least), value)
@@ -215,15 +207,13 @@ def choose_per_class(labels: Tensor, count: int | None, seed: int) -> Tensor:
     return torch.cat([labels[:0], *drawn]).sort().values  # labels[:0] where there are none
 
 
-def split_positions(
-    owner: str, labels: Tensor, share: float, seed: int, name: str = "share"
-) -> tuple[Tensor, Tensor]:
+def split_positions(owner: str, labels: Tensor, share: float, seed: int) -> tuple[Tensor, Tensor]:
     """Return positions of the rest and of the held-out part, both sorted, stratified by class.
 
     ``round(share * N)`` of N examples are held out: ``floor(share * N_k)`` of the N_k of class k,
     and one more where the remainder is among the largest. A class never gives its last example.
     """
-    share = bounded_float(owner, name, share, 0, 1)
+    share = bounded_float(owner, "share", share, 0, 1)
     seed = positive_int(owner, "seed", seed, least=0)
     shuffled = _shuffled(labels, seed)
     sizes = np.array([len(members) for members in shuffled], dtype=np.int64)
@@ -235,7 +225,7 @@ def split_positions(
     quotas[candidates[: max(0, missing)]] += 1
     if share > 0 and not quotas.sum():
         remedy = f"{share:g} of {len(labels)} examples holds out none."
-        raise parameter_error(owner, name, "large enough for one example", share, remedy)
+        raise parameter_error(owner, "share", "large enough for one example", share, remedy)
     held = torch.zeros(len(labels), dtype=torch.bool)
     for members, quota in zip(shuffled, quotas.tolist(), strict=True):
         held[members[:quota]] = True
@@ -244,9 +234,8 @@ def split_positions(
 
 def split_pair(owner: str, pair: Pair, share: float, seed: int) -> tuple[Pair, Pair]:
     """Split a pair into two: the rest, and a held-out part."""
-    values, labels = pair
-    rest, held = split_positions(owner, labels, share, seed, "share")
-    return (values[rest], labels[rest]), (values[held], labels[held])
+    rest, held = split_positions(owner, pair[1], share, seed)
+    return (pair[0][rest], pair[1][rest]), (pair[0][held], pair[1][held])
 
 
 def _shuffled(labels: Tensor, seed: int) -> list[Tensor]:

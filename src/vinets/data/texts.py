@@ -53,8 +53,7 @@ def text_folder(
                 f"{path} is missing. A folder of texts must hold train.tsv and test.tsv, with a "
                 "label, a tab and a text in every line."
             )
-    counts: Counter[str] = Counter()
-    labels = set()
+    counts, labels = Counter[str](), set[str]()
     for label, words in _lines(paths[0]):
         counts.update(words)
         labels.add(label)

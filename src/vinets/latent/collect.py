@@ -156,8 +156,7 @@ def collect_latents(
     >>> collect_latents(nn.Flatten(), batches)
     LatentStore(2 latents of shape (3,), torch.float32)
     """
-    values: list[Tensor] = []
-    labels: list[Tensor] = []
+    values, labels = list[Tensor](), list[Tensor]()
     nbytes, file = 0, None
     with ExitStack() as stack:
         for latents, targets in _run(network, batches):
@@ -322,11 +321,9 @@ def collect(
             yield inputs, labels
             watch.advance(len(labels))  # when the next one is asked for, this one is done
 
-    store = collect_latents(
-        _Read(backbone, reader),
-        counted(part.batches(at_once(part, options.batch_size, device), device=device)),
-        memory_limit=options.memory_limit,
-    )
+    batches = part.batches(at_once(part, options.batch_size, device), device=device)
+    limit = options.memory_limit
+    store = collect_latents(_Read(backbone, reader), counted(batches), memory_limit=limit)
     record = record_of(model, source, name, data=trained_on(model, then=examples_digest(source)))
     seconds = time.perf_counter() - begin
     fit, check = _fit_and_check(store.labels.cpu(), options, seed)
@@ -362,9 +359,8 @@ def _fit_and_check(labels: Tensor, options: LatentOptions, seed: int) -> tuple[T
     fit, classes = torch.zeros(len(labels), dtype=torch.bool), labels.unique().tolist()
     for k in classes:
         members = (labels == k).nonzero()[:, 0]
-        count = max(1, len(members) * 4 // 5)  # at least one, if that is all
         draw = torch.randperm(len(members), generator=torch.Generator().manual_seed(seed))
-        fit[members[draw[:count]]] = True
+        fit[members[draw[: max(1, len(members) * 4 // 5)]]] = True  # at least one, if that is all
     most = options.per_class
     if options.reuse and most is not None and int(fit.sum()) < most * len(classes):
         check = torch.zeros_like(fit)

@@ -14,6 +14,7 @@ import linecache
 import math
 import weakref
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass
 from itertools import takewhile
@@ -63,13 +64,12 @@ def share_removed(
     """
     part = truncated.model if isinstance(truncated, StoppedNetwork) else truncated
     names, kept = dict(part.named_modules()), {id(p) for p in part.parameters()}
-    return _share_outside(
-        [
-            any(id(p) in kept for p in own) if (own := [*module.parameters()]) else name in names
-            for name, module in model.named_modules()
-            if counted(name, module)
-        ]
-    )
+    remain = []
+    for name, module in model.named_modules():
+        if counted(name, module):
+            own = {id(p) for p in module.parameters()}
+            remain.append(not kept.isdisjoint(own) if own else name in names)
+    return _share_outside(remain)
 
 
 def _share_outside(kept: Sequence[bool]) -> float:
@@ -106,27 +106,26 @@ def cut_points(model: nn.Module, example: Inputs, every: bool = False) -> list[C
     """
     model = _twin(model)
     recording = record(model, example)
-    main = recording.dominators()
+    main, outputs = recording.dominators(), recording.outputs
     names: dict[int, str] = {}  # the outermost module that returned a tensor, by its number
-    for name, output in recording.outputs.items():
-        known = names.get(output.number)
-        if known is None or _depth(recording, name) < _depth(recording, known):
-            names[output.number] = name
+    # The worse names come last: of modules that only pass a tensor on, or that lie deep.
+    for name in sorted(outputs, key=lambda name: (outputs[name].passed_on, name.count("."))):
+        names.setdefault(outputs[name].number, name)
     sizes = {id(p): p.numel() for p in model.parameters()}
     convolutions = [m for name, m in model.named_modules() if all_convolutions(name, m)]
     blocks = _blocks(model, recording, main)
     stops = _trace(model) is None  # such a network runs as it is, up to the cut
     index = {names[number]: k for k, number in enumerate(sorted(main & names.keys()))}
     points: list[CutPoint] = []
-    for name in recording.outputs if every else index:
-        number = recording.outputs[name].number
+    for name in outputs if every else index:
+        number = outputs[name].number
         read = _kept(model, recording, name, stops)
         kept = [any(id(p) in read for p in layer.parameters()) for layer in convolutions]
         points.append(
             CutPoint(
                 index.get(name),
                 name,
-                recording.outputs[name].shape,
+                outputs[name].shape,
                 sum(sizes[each] for each in read & sizes.keys()),
                 sum(recording.flops[each] for each in recording.needed(number)) // 2,
                 _share_outside(kept),
@@ -151,19 +150,14 @@ def _kept(model: nn.Module, recording: PassRecord, name: str, stops: bool) -> se
 def say_left_out(model: nn.Module, cut: str, example: Inputs) -> str:
     """Say in a sentence that a cut is not passed by all paths; "" for one that is."""
     points = cut_points(model, example, every=True)
-    places = [k for k, point in enumerate(points) if point.name == cut]
-    if not places or points[places[0]].main:
+    place = next((k for k, point in enumerate(points) if point.name == cut), None)
+    if place is None or points[place].main:
         return ""
-    before = [p.name for p in points[: places[0]] if p.main and not p.inside][-1:]
-    behind = [p.name for p in points[places[0] :] if p.main and not p.inside][:1]
-    near = " and ".join(before + behind)
+    before = [p.name for p in points[:place] if p.main and not p.inside][-1:]
+    behind = [p.name for p in points[place:] if p.main and not p.inside][:1]
+    near = f" They all pass {' and '.join(before + behind)}." if before + behind else ""
     text = f"Not all paths from the inputs to the logits pass {cut}, and what the others carry is"
-    return f"{text} left out." + (f" They all pass {near}." if near else "")
-
-
-def _depth(recording: PassRecord, name: str) -> tuple[bool, int]:
-    """Return what makes a name the worse one: the module only passes a tensor on, or lies deep."""
-    return recording.outputs[name].passed_on, name.count(".")
+    return f"{text} left out.{near}"
 
 
 def _blocks(model: nn.Module, recording: PassRecord, main: Collection[int]) -> list[str]:
@@ -175,12 +169,8 @@ def _blocks(model: nn.Module, recording: PassRecord, main: Collection[int]) -> l
         if listed or output.number not in main:
             continue
         inside = {id(p) for p in module.parameters()}
-        own = sum(
-            flops
-            for read, flops in zip(recording.parameters, recording.flops, strict=True)
-            if read & inside
-        )
-        if own <= MAX_BLOCK * total:
+        steps = zip(recording.parameters, recording.flops, strict=True)
+        if sum(flops for read, flops in steps if read & inside) <= MAX_BLOCK * total:
             blocks.append(name)
     return blocks
 
@@ -349,10 +339,9 @@ def resolve_cut(model: nn.Module, cut: str | int, example: Inputs | None = None)
             accepted, remedy = f"an index below {len(points)}", "See cut_points(model, example)."
             raise parameter_error("truncate", "cut", accepted, cut, remedy)
         return points[cut].name
-    try:
+    share = math.nan
+    with suppress(ValueError):
         share = float(cut[:-1]) / 100
-    except ValueError:
-        share = math.nan
     if not 0 <= share <= 1:
         raise parameter_error("truncate", "cut", "a share from '0%' to '100%'", cut)
     # The last of cuts that remove the same layers keeps the norm and the ReLU behind them.

@@ -9,7 +9,7 @@ not matter how a network is written.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
@@ -100,21 +100,17 @@ class _Recorder(TorchDispatchMode):
             self.alive.append(tensor)
         return number
 
-    def _numbers_of(self, tensor: Tensor) -> Iterator[int]:
-        own = self.numbers.get(id(tensor))
-        if own is not None:
-            yield own
-        changed = self.changed.get(_memory(tensor))
-        if changed is not None and changed > (own or 0):
-            yield changed
-
     def __torch_dispatch__(
         self, operation: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         kwargs = kwargs or {}
         result = operation(*args, **kwargs)
-        arguments = tensors_in(((), {}) if _name(operation) in SHAPE_ONLY else (args, kwargs))
-        parents = {number for t in arguments for number in self._numbers_of(t)}
+        name = str(getattr(operation, "_overloadpacket", operation)).removeprefix("aten.")
+        arguments = [] if name in SHAPE_ONLY else tensors_in((args, kwargs))
+        parents = set()
+        for tensor in arguments:
+            own = self.numbers.get(id(tensor), -1)
+            parents |= {own, max(own, self.changed.get(_memory(tensor), -1))} - {-1}
         read = set().union(*(self.read.get(id(t), ()) for t in arguments))
         made = tensors_in(result)
         if not parents:  # made of parameters alone, such as a weight that is normalised
@@ -176,10 +172,6 @@ def tensors_in(value: Any) -> list[Tensor]:
     """Return the tensors in a value, or in what it holds, in order."""
     value = dict(value) if isinstance(value, Mapping) else value
     return [leaf for leaf in tree_leaves(value) if isinstance(leaf, Tensor)]
-
-
-def _name(operation: Any) -> str:
-    return str(getattr(operation, "_overloadpacket", operation)).removeprefix("aten.")
 
 
 def _memory(tensor: Tensor) -> int:

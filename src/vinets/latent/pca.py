@@ -196,11 +196,10 @@ def _by_gram(chunks: Chunks, centre: Centre, n: int) -> Eigenpairs:
     # In the precision of the data: the products alone are taken in float64, block by block.
     held = centre.mean.new_empty(centre.rows, len(centre.mean), dtype=centre.dtype)
     start = 0
-    for chunk in _checked(chunks):
-        # Rows beyond the first count are dropped here, and complained of below.
+    for chunk in _checked(chunks, centre.rows):
+        # Rows beyond the first count are dropped here, and complained of behind the last chunk.
         held[start : start + len(chunk)] = chunk[: max(0, centre.rows - start)]
         start += len(chunk)
-    _check_same(start, centre.rows)
     blocks = list(zip(held.split(BLOCK_COLUMNS, 1), centre.mean.split(BLOCK_COLUMNS), strict=True))
     gram = centre.mean.new_zeros(centre.rows, centre.rows)
     for block, mean in blocks:
@@ -270,17 +269,14 @@ def _by_merging(chunks: Chunks, width: int) -> tuple[Centre, Eigenpairs]:
 
 
 def _centred(chunks: Chunks, centre: Centre) -> Iterator[Tensor]:
-    count = 0
-    for chunk in _checked(chunks):
-        count += len(chunk)
+    for chunk in _checked(chunks, centre.rows):
         # In place, because a second copy of a chunk costs more than the subtraction.
         yield chunk.to(torch.float64, copy=True).sub_(centre.mean)
-    _check_same(count, centre.rows)
 
 
-def _checked(chunks: Chunks) -> Iterator[Tensor]:
-    """Give the chunks that hold rows, if they are float tensors of one width."""
-    width: int | None = None
+def _checked(chunks: Chunks, rows: int | None = None) -> Iterator[Tensor]:
+    """Give the chunks that hold rows, if they are float tensors of one width, ``rows`` in all."""
+    width, count = None, 0
     for chunk in chunks():
         sound = isinstance(chunk, Tensor) and chunk.ndim == 2 and chunk.is_floating_point()
         if not sound or (width is not None and chunk.shape[1] != width):
@@ -289,9 +285,14 @@ def _checked(chunks: Chunks) -> Iterator[Tensor]:
                 f"chunks() must yield float tensors of one shape (b, D). Got {shape} instead. "
                 "For a store pass chunks=lambda: (z.flatten(1) for z, _ in store.chunks())."
             )
-        width = chunk.shape[1]
+        width, count = chunk.shape[1], count + len(chunk)
         if len(chunk):
             yield chunk.detach()
+    if rows not in (None, count):
+        raise ValueError(
+            f"chunks() must yield the same latents in every pass. Got {rows} rows at first and "
+            f"{count} later; return a new iterator from each call."
+        )
 
 
 def _check_finite(count: int, values: Tensor) -> None:
@@ -299,11 +300,3 @@ def _check_finite(count: int, values: Tensor) -> None:
         raise ValueError("chunks() must yield latents. Got none; it has to start a new pass.")
     if not bool(torch.isfinite(values).all()):
         raise ValueError("The latents hold NaN or infinite values; look at the network first.")
-
-
-def _check_same(count: int, expected: int) -> None:
-    if count != expected:
-        raise ValueError(
-            f"chunks() must yield the same latents in every pass. Got {expected} rows at first and "
-            f"{count} later; return a new iterator from each call."
-        )

@@ -91,13 +91,10 @@ class LatentReader(nn.Module):
         if self.kind == "class_token":
             # Not a slice, because torch 2.6 exports that its batch is not the largest integer.
             return values.select(1, 0).unsqueeze(2)
-        if tokens or self.channels_last:
-            descriptors = values.flatten(1, -2).transpose(1, 2)
-        else:
-            descriptors = values.flatten(2)
-        if self.kind == "mean_token" or (self.kind == "auto" and tokens):
-            return descriptors.mean(2, keepdim=True)
-        return descriptors
+        last = tokens or self.channels_last
+        descriptors = values.flatten(1, -2).transpose(1, 2) if last else values.flatten(2)
+        averaged = self.kind == "mean_token" or (self.kind == "auto" and tokens)
+        return descriptors.mean(2, keepdim=True) if averaged else descriptors
 
     def describe(self, output: Any) -> LatentShape:
         """Tell channels and positions of ``output`` as it is, before it is pooled or flattened."""
@@ -143,8 +140,7 @@ def channels_come_last(output: Any, inputs: Inputs) -> bool:
     shape = first_tensor(output).shape
     if len(shape) != 4:
         return False
-    images = (t.shape[2:] for t in tensors_in(inputs) if t.ndim == 4)
-    height, width = next(images, (1, 1))
+    height, width = next((t.shape[2:] for t in tensors_in(inputs) if t.ndim == 4), (1, 1))
 
     def distance(rows: int, columns: int) -> float:
         return abs(log(rows * width / (columns * height)))

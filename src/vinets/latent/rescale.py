@@ -79,14 +79,11 @@ def moments(latents: LatentStore | Iterable[Tensor], per: str = "feature") -> tu
         axes = [0] if per == "feature" else [0, *range(2, values.ndim)]
         chunk_mean = values.mean(axes, keepdim=True)
         size = values.numel() // chunk_mean.numel()
-        chunk_squares = (values - chunk_mean).square().sum(axes, keepdim=True)
-        if count == 0:
-            count, mean, squares = size, chunk_mean, chunk_squares
-            continue
-        share = size / (count + size)
-        apart = chunk_mean - mean
+        share, apart = size / (count + size), chunk_mean - mean
+        # With the first chunk, the mean is 0, the share 1 and the count 0: it is taken as it is.
         mean = mean + apart * share
-        squares = squares + chunk_squares + apart.square() * (count * share)
+        squares = squares + (values - chunk_mean).square().sum(axes, keepdim=True)
+        squares = squares + apart.square() * (count * share)
         count += size
     if count == 0:
         raise ValueError("The moments of no latents are not defined: pass at least one.")

@@ -26,10 +26,7 @@ from vinets.models.libraries.base import Library, Options
 
 
 def _arguments(variables: dict[str, Any]) -> dict[str, Any]:
-    """Return the arguments among the first variables of a constructor.
-
-    From these, :func:`vinets.models.source_of` makes the network again.
-    """
+    """Return the arguments among the variables of a constructor, for ``source_of``."""
     return {name: value for name, value in variables.items() if name not in ("self", "__class__")}
 
 
@@ -297,10 +294,8 @@ CLASSES: dict[str, type[nn.Module]] = {
     "text_transformer": TextTransformer,
 }
 _RESNETS = (resnet18, resnet34, resnet20, resnet32, resnet44, resnet56)
-NETWORKS: dict[str, Callable[..., nn.Module]] = {
-    **{make.__name__: make for make in _RESNETS},
-    **CLASSES,
-}
+NETWORKS: dict[str, Callable[..., nn.Module]] = {make.__name__: make for make in _RESNETS}
+NETWORKS |= CLASSES
 
 
 class Own(Library):

@@ -77,11 +77,9 @@ def trained_on(network: nn.Module, *, then: str = "") -> dict[str, Any] | None:
 
 def remember_training(network: nn.Module, facts: Any) -> None:
     """Note what a network was trained on; what is no object, of a file perhaps, is nothing."""
-    if not isinstance(facts, Mapping):
-        return
     record = getattr(network, "record", None)
-    if isinstance(record, Record):
+    if isinstance(facts, Mapping) and isinstance(record, Record):
         changed: Any = network
         changed.record = replace(record, data=dict(facts))
-    else:
+    elif isinstance(facts, Mapping):
         _training_data[network] = dict(facts)

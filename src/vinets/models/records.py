@@ -68,22 +68,17 @@ CONSTRUCTORS = {
 def create_model(spec: str, /, num_classes: int | None = None, **options: Any) -> nn.Module:
     """Make a network by name, and let it remember how it was made.
 
-    Parameters
-    ----------
-    spec : str
-        ``"resnet18"``, ``"resnet34"``, ``"resnet20"``, 32, 44 and 56, ``"digits_cnn"``, ``"vit"``
-        or ``"text_transformer"``; ``"timm:NAME"`` and ``"torchvision:NAME"``, which need the extra
-        ``vision``; ``"hf:CLASS"``, a class of transformers such as
-        ``"hf:ViTForImageClassification"``, which needs the extra ``hf``; or
-        ``"path/file.py:NAME"``, a class or function in a file of your own, which is run, with
-        ``num_classes`` if it takes that; or ``"path/net.onnx"``, which needs the extra ``onnx``
-        and has its weights. See :class:`vinets.models.Library` for others.
-    num_classes : int or None, default=None
-        Outputs of the last layer; None leaves the default of the network.
-    **options
-        Arguments of the network, such as ``maxpool=False`` or ``img_size=32``; for ``hf``, a dict
-        ``config``, or its entries. Weights are random unless the options ask for others, such as
-        ``pretrained=True`` for timm.
+    ``spec`` is ``"resnet18"``, ``"resnet34"``, ``"resnet20"``, 32, 44 and 56, ``"digits_cnn"``,
+    ``"vit"`` or ``"text_transformer"``; ``"timm:NAME"`` and ``"torchvision:NAME"``, which need the
+    extra ``vision``; ``"hf:CLASS"``, a class of transformers such as
+    ``"hf:ViTForImageClassification"``, which needs the extra ``hf``; ``"path/file.py:NAME"``, a
+    class or function in a file of your own, which is run, with ``num_classes`` if it takes that; or
+    ``"path/net.onnx"``, which needs the extra ``onnx`` and has its weights. See
+    :class:`vinets.models.Library` for others.
+
+    The last layer has ``num_classes`` outputs, or the default number. Options are arguments of the
+    network, such as ``maxpool=False`` or ``img_size=32``; for ``hf``, a dict ``config``, or its
+    entries. Weights are random unless these ask for others, such as ``pretrained=True`` for timm.
 
     Examples
     --------
@@ -228,11 +223,9 @@ def source_of(model: nn.Module) -> ModelRecord | None:
 
     forms, room = forms_of(model), room_for(bytes_of(model))
     for candidate in candidates():
-        try:
+        with contextlib.suppress(ValueError):
             if forms_of(sketch(candidate, room)) == forms:
                 return _checked(candidate)
-        except ValueError:
-            continue
     return None
 
 
@@ -344,27 +337,27 @@ class TensorGuard(TorchFunctionMode):
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
-        given = kwargs or {}
-        if func not in CONSTRUCTORS or "out" in given:
-            return func(*args, **given)
+        options = kwargs or {}
+        if func not in CONSTRUCTORS or "out" in options:
+            return func(*args, **options)
         self.left -= 1
         if self.left < 0:
             raise TooManyTensors(f"it has more than {MAX_TENSORS:,} tensors")
         if func is torch.arange and all(type(value) is int for value in args):
             # Counted here, because on "meta" it imports sympy, which takes a quarter of a second.
-            dtype = given.get("dtype", torch.int64)
-            made = torch.empty(len(range(*args)), dtype=dtype, device="meta")
+            dtype = options.get("dtype", torch.int64)
+            shaped = torch.empty(len(range(*args)), dtype=dtype, device="meta")
         else:
-            unseeded = {key: value for key, value in given.items() if key != "generator"}
-            made = func(*args, **{**unseeded, "device": "meta"})
-        floats = made.dtype.is_floating_point
+            unseeded = {key: value for key, value in options.items() if key != "generator"}
+            shaped = func(*args, **{**unseeded, "device": "meta"})
+        most = MAX_SKETCHED_FLOATS if shaped.dtype.is_floating_point else MAX_SKETCHED_INTEGERS
         if self.room is not None:
-            self.room -= made.nbytes
+            self.room -= shaped.nbytes
             if self.room < 0:
                 raise ValueError("it takes far more memory than there are weights for")
-        elif made.numel() > (MAX_SKETCHED_FLOATS if floats else MAX_SKETCHED_INTEGERS):
-            return made
-        return func(*args, **given)
+        elif shaped.numel() > most:
+            return shaped
+        return func(*args, **options)
 
 
 def room_for(stored: int) -> int:
@@ -389,23 +382,18 @@ def bytes_of(network: nn.Module) -> int:
 @contextlib.contextmanager
 def offline() -> Iterator[None]:
     """Let no library fetch anything from the Hugging Face Hub meanwhile."""
-    before = {name: os.environ.get(name) for name in OFFLINE}
-    asked = (before["HF_HUB_OFFLINE"] or "").upper() in ("1", "ON", "YES", "TRUE")
+    before = {name: os.environ[name] for name in OFFLINE if name in os.environ}
+    asked = before.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE")
     # The library reads the variable once, when it is imported: before, or only meanwhile.
     known = getattr(sys.modules.get(HUB), "HF_HUB_OFFLINE", asked)
     os.environ.update(dict.fromkeys(OFFLINE, "1"))
-    _set_offline(True)
+    if HUB in sys.modules:
+        vars(sys.modules[HUB])["HF_HUB_OFFLINE"] = True
     try:
         yield
     finally:
-        for name, value in before.items():
+        for name in OFFLINE:
             os.environ.pop(name, None)
-            if value is not None:
-                os.environ[name] = value
-        _set_offline(known)
-
-
-def _set_offline(value: bool) -> None:
-    """Tell the hub, if it was imported."""
-    if HUB in sys.modules:
-        vars(sys.modules[HUB])["HF_HUB_OFFLINE"] = value
+        os.environ.update(before)
+        if HUB in sys.modules:
+            vars(sys.modules[HUB])["HF_HUB_OFFLINE"] = known

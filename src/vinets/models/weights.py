@@ -50,11 +50,11 @@ def check_weights(model: nn.Module, path: str | Path, *, inside: Path | None = N
     _fit(model, read_header(path, inside=inside).forms, path)
 
 
-def _fit(model: nn.Module, found: Mapping[str, Form | Tensor], path: str | Path) -> dict[str, str]:
+def _fit(model: nn.Module, stored: Mapping[str, Form | Tensor], path: str | Path) -> dict[str, str]:
     """Return names in a file by those of a network; raise one sentence for what does not fit."""
     wanted = _state(model)
-    names = {name: name for name in found if name in wanted}
-    for name in found:  # which may have what wrappers put before names
+    names = {name: name for name in stored if name in wanted}
+    for name in stored:  # perhaps behind what wrappers put before names
         bare = name
         while bare not in wanted and bare.startswith(PREFIXES):
             bare = bare.partition(".")[2]
@@ -66,8 +66,8 @@ def _fit(model: nn.Module, found: Mapping[str, Form | Tensor], path: str | Path)
     missing = [n for n, t in wanted.items() if n not in names and _memory(t) not in present]
     # PyTorch counts batches since 0.4.1, and needs no count.
     missing = [name for name in missing if not name.endswith("num_batches_tracked")]
-    unexpected = [name for name in found if name not in used and not name.endswith(COUNTS_OF_THOP)]
-    pairs = ((n, found[names[n]].shape, t.shape) for n, t in wanted.items() if n in names)
+    unexpected = [name for name in stored if name not in used and not name.endswith(COUNTS_OF_THOP)]
+    pairs = ((n, stored[names[n]].shape, t.shape) for n, t in wanted.items() if n in names)
     misshapen = {n: (tuple(a), tuple(b)) for n, a, b in pairs if a != b}
     faults = {
         "missing": missing,
@@ -80,17 +80,17 @@ def _fit(model: nn.Module, found: Mapping[str, Form | Tensor], path: str | Path)
             more = ["..."] if len(each) > NAMES_IN_MESSAGE else []
             said.append(f"{len(each)} {kind} ({', '.join(each[:NAMES_IN_MESSAGE] + more)})")
     for name in missing[:1]:
-        like = [n for n in unexpected if found[n].shape == wanted[name].shape][:MAX_COMPARED]
+        like = [n for n in unexpected if stored[n].shape == wanted[name].shape][:MAX_COMPARED]
         for near in get_close_matches(name, like, n=1, cutoff=0):
             hint = f" The file has {near} of the shape of {name}."
     # A head for other classes, which comes last, differs in the number of rows alone.
     rows = {(*a[:1], *b[:1], a[1:] == b[1:]) for a, b in misshapen.values()}
     match [*misshapen][-1:] == [*wanted][-1:], *rows:
-        case True, (stored, own, True):
+        case True, (theirs, own, True):
             hint = (
-                f" Its head is for {stored:,} classes, and that of the network for {own:,}: pass "
-                f"data with {stored:,} classes, name all of them by --classes FILE, or, without "
-                f"data, pass --model-option num_classes={stored} (in Python, num_classes={stored})."
+                f" Its head is for {theirs:,} classes, and that of the network for {own:,}: pass "
+                f"data with {theirs:,} classes, name all of them by --classes FILE, or, without "
+                f"data, pass --model-option num_classes={theirs} (in Python, num_classes={theirs})."
             )
     if said:
         raise ValueError(

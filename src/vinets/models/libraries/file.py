@@ -107,15 +107,15 @@ def use_file(spec: str, *, known_as: str | None = None) -> str:
     facts = sorted(zip(names, digests, strict=True))
     code = hashlib.sha256(repr(facts).encode()).hexdigest()[:16]
     module = _run(path, tuple(files[1:]), code)
-    made = getattr(module, name, None)
-    if not callable(made) or isinstance(made, nn.Module):
+    make = getattr(module, name, None)
+    if not callable(make) or isinstance(make, nn.Module):
         own = [v for v in vars(module).values() if getattr(v, "__module__", "") == module.__name__]
         makers = [v.__name__ for v in own if inspect.isclass(v) or inspect.isfunction(v)]
         near = difflib.get_close_matches(name, makers, n=3, cutoff=0)
         hint = f" It has {', '.join(near)}." if near else ""
         raise ValueError(f"{written[1]} has no class or function {name}.{hint}")
     key = f"{path.name}:{name}" if known_as is None else known_as
-    _named[key] = made, code
+    _named[key] = make, code
     return key
 
 
@@ -146,8 +146,7 @@ def _code_files(path: Path) -> list[Path]:
     for file in files:  # which grow meanwhile
         for module in _imported(file, folder):
             # All packages on the way to a module run before it does.
-            places = [one for one in (module, *module.parents) if folder in one.parents]
-            for place in places:
+            for place in (one for one in (module, *module.parents) if folder in one.parents):
                 for one in (place.with_name(f"{place.name}.py"), place / "__init__.py"):
                     if one not in files and one.is_file():
                         files.append(one)

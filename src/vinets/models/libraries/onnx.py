@@ -15,6 +15,7 @@ import os
 import re
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -109,9 +110,7 @@ def read_onnx(path: Path) -> tuple[Any, str]:
     model, digest = onnx.load_model_from_string(content), hashlib.sha256(content)
     # Bytes left to read of every file, because a few bytes may ask for any amount.
     room: dict[str, int] = {}
-    for tensor in _messages(model):
-        if not isinstance(tensor, onnx.TensorProto):
-            continue
+    for tensor in _tensors(model):
         if tensor.data_location != tensor.EXTERNAL and not tensor.external_data:
             continue
         facts = {one.key: one.value for one in tensor.external_data}
@@ -136,13 +135,14 @@ def inputs_of(graph: Any) -> list[Any]:
     return [value for value in graph.input if value.name not in constants]
 
 
-def _messages(message: Any) -> Iterator[Any]:
-    """Give a protobuf message and all inside of it."""
-    yield message
+def _tensors(message: Any) -> Iterator[Any]:
+    """Give the tensors in a protobuf message, at any depth."""
+    if message.DESCRIPTOR.name == "TensorProto":
+        yield message
     for field, value in message.ListFields():
         if field.message_type is not None:
             for one in [value] if hasattr(value, "ListFields") else value:
-                yield from _messages(one)
+                yield from _tensors(one)
 
 
 def _converted(model: Any, digest: str) -> nn.Module:
@@ -173,14 +173,14 @@ def _converted(model: Any, digest: str) -> nn.Module:
     own = {node.domain for node in graph.node} - DOMAINS
     if own:
         raise ValueError(f"it has operators of {', '.join(sorted(own))}, and ONNX has others")
-    fixed = {one.name: one for one in graph.initializer}
+    constants = {one.name: one for one in graph.initializer}
     for node in graph.node:
-        layer = _layer(onnx, node, fixed, batch)
+        layer = _layer(onnx, node, constants, batch)
         if layer is not None:
             _layers[node.output[0]] = layer
-            given = [name for name in node.input if name not in fixed]
+            varying = [name for name in node.input if name not in constants]
             name = node.name or node.op_type
-            node.CopyFrom(onnx.helper.make_node("Layer", given, node.output, name, domain=OWN))
+            node.CopyFrom(onnx.helper.make_node("Layer", varying, node.output, name, domain=OWN))
     # Read as of today: where an operator did something else before, the comparison shows it.
     del model.opset_import[:]
     model.opset_import.add(domain="", version=onnx.defs.onnx_opset_version())
@@ -209,13 +209,11 @@ def start_session(content: bytes, threads: int = 0, target: str = "") -> Any:
     options = runtime.SessionOptions()
     options.intra_op_num_threads = threads
     options.log_severity_level = 3  # errors alone; those are raised as well
-    off: list[str] = []
+    more: dict[str, Any] = {"providers": ["CPUExecutionProvider"]}
     if target:
         options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_ENABLE_BASIC
-        options.optimized_model_filepath, off = target, FUSIONS
-    return runtime.InferenceSession(
-        content, options, providers=["CPUExecutionProvider"], disabled_optimizers=off
-    )
+        options.optimized_model_filepath, more["disabled_optimizers"] = target, FUSIONS
+    return runtime.InferenceSession(content, options, **more)
 
 
 class NumberedFunction(nn.Module):
@@ -258,8 +256,8 @@ def _layer(onnx: Any, node: Any, constants: Mapping[str, Any], batch: int) -> nn
     if len(varying) != 1 or [*node.input[place : place + 1]] != varying:
         return None
     facts = {one.name: onnx.helper.get_attribute_value(one) for one in node.attribute}
-    given = [constants[name] for name in node.input if name in constants]
-    fixed = [torch.tensor(onnx.numpy_helper.to_array(one)) for one in given]
+    arrays = (onnx.numpy_helper.to_array(constants[n]) for n in node.input if n in constants)
+    fixed = [torch.tensor(array) for array in arrays]
     numbers = [value.tolist() for value in fixed if not value.is_floating_point()]
     match node.op_type:
         case "Gelu":
@@ -314,24 +312,20 @@ def _register_converters() -> None:
 def _compare(network: nn.Module, content: bytes, inputs: list[Any]) -> None:
     """Raise unless the network gives for three inputs at once what the file gives for each."""
     helper = importlib.import_module("onnx").helper
-    generator, given = torch.Generator().manual_seed(0), {}
+    generator, arrays = torch.Generator().manual_seed(0), {}
     for value in inputs:
         kind = value.type.tensor_type
         drawn = torch.randn(3, *(dim.dim_value for dim in kind.shape.dim[1:]), generator=generator)
         dtype = helper.tensor_dtype_to_np_dtype(kind.elem_type)
-        given[value.name] = (drawn if dtype.kind == "f" else drawn > 0).numpy().astype(dtype)
-    run = start_session(content).run
-    each = ({name: some[k : k + 1] for name, some in given.items()} for k in range(3))
+        arrays[value.name] = (drawn if dtype.kind == "f" else drawn > 0).numpy().astype(dtype)
+    run, outputs = start_session(content).run, None
+    each = ({name: some[k : k + 1] for name, some in arrays.items()} for k in range(3))
     wanted = torch.cat([torch.from_numpy(run(None, one)[0]) for one in each])
-    try:
-        with torch.no_grad():
-            got = network(*map(torch.from_numpy, given.values()))
-        right = got.shape == wanted.shape
-    except (RuntimeError, IndexError):  # its layers say this about shapes
-        right = False
-    if not right:
+    with torch.no_grad(), suppress(RuntimeError, IndexError):  # what layers raise about shapes
+        outputs = network(*map(torch.from_numpy, arrays.values()))
+    if outputs is None or outputs.shape != wanted.shape:
         raise ValueError("it takes one input at a time; export it with a batch of any size")
-    difference = float((got - wanted).abs().max() / wanted.abs().max().clamp(min=1e-30))
+    difference = float((outputs - wanted).abs().max() / wanted.abs().max().clamp(min=1e-30))
     if not difference <= MAX_DIFFERENCE:
         raise ValueError(
             f"on random inputs it differs from onnxruntime by {difference:.1e} of the largest "

@@ -76,10 +76,8 @@ class Transformers(Library):
         return {**options, "num_labels": count}
 
     def normalisation(self, model: nn.Module, weights: Path | None) -> tuple[Any, Any] | None:
-        path = None if weights is None else weights.parent / PROCESSOR
-        if path is None or not path.is_file():
-            return None
-        facts = read_json(path)
+        path = weights and weights.parent / PROCESSOR
+        facts = read_json(path) if path and path.is_file() else None
         if not isinstance(facts, dict) or facts.get("do_normalize") is False:
             return None
         return facts.get("image_mean"), facts.get("image_std")
