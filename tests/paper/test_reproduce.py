@@ -17,7 +17,7 @@ from program import run
 from vinets.core.settings import RECIPES
 from vinets.models import create_model, load_weights, save_weights
 from vinets.paper import claims
-from vinets.paper.backbones import READINGS, RESNET18, RESNET34, VARIANTS
+from vinets.paper.backbones import RESNET18, RESNET34, VARIANTS
 from vinets.paper.page import read_results, results_page
 from vinets.paper.plan import EXPERIMENTS, Experiment, Findings, Plan, Results
 from vinets.paper.reproduce import Folders, chosen_experiments, reproduce
@@ -71,7 +71,7 @@ def test_parameters_are_counted_as_in_the_paper(out):
 
 def test_baselines_are_compared_seed_by_seed(out):
     rows = _experiment(out, "fig-baselines").tables[0].rows
-    assert len(rows) == len(READINGS)  # at one cut
+    assert len(rows) == len(RESNET18.readings)  # at one cut
     found = {"vanishing": {}, "random": {}}
     for head, seed in ((head, seed) for head in found for seed in (0, 1)):
         trial = PLAN.trial(RESNET18, rows[0].values["cut"], head=head, seed=seed)

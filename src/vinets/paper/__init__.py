@@ -1,1 +1,48 @@
 """The paper's tables and figures, over runs that they share."""
+
+from __future__ import annotations
+
+import tomllib
+from importlib.resources import files
+from typing import Any
+
+from vinets.report.values import Column
+
+
+def read_toml(name: str) -> dict[str, Any]:
+    """Read a file of this folder."""
+    return tomllib.loads(files(__name__).joinpath(name).read_text(encoding="utf-8"))
+
+
+# Sentences and headings lie in a file of their own, so that code holds the rules alone.
+_WORDS = read_toml("experiments.toml")
+
+
+def heading(experiment: str) -> tuple[str, str, str, float]:
+    """Return what an :class:`vinets.paper.plan.Experiment` begins with."""
+    words = _WORDS[experiment]
+    return experiment, words["title"], words["paper"], words["order"]
+
+
+def text(experiment: str, part: str = "text", /, **facts: object) -> str:
+    """Return a paragraph of an experiment or a page, with facts at its places."""
+    return str(_WORDS[experiment][part]).format(**facts)
+
+
+def columns(
+    experiment: str, *without: str, table: str = "columns", **facts: object
+) -> tuple[Column, ...]:
+    """Return the columns of a table but for some, with facts in their headings and formats."""
+    made: list[Column] = []
+    for one in _WORDS[experiment][table]:
+        order = ("name", "label", "format", "std")  # that of a column which is a list
+        parts = one if isinstance(one, dict) else dict(zip(order, one, strict=False))
+        shown = {k: v.format(**facts) if isinstance(v, str) else v for k, v in parts.items()}
+        made += [Column(**shown)] * (shown["name"] not in without)
+    return tuple(made)
+
+
+def words_of(claim: str, **facts: object) -> tuple[str, str]:
+    """Return a claim of the paper in our words, and what was found of it here."""
+    says, found = _WORDS["judged"][claim]
+    return says.format(**facts), found.format(**facts)

@@ -7,7 +7,7 @@ from statistics import fmean
 from typing import Any
 
 from vinets.heads.vanishing import MAX_POLYNOMIALS
-from vinets.models.networks import SIZES
+from vinets.paper import columns, heading, text
 from vinets.paper.comparisons import accuracy_figure
 from vinets.paper.plan import (
     Experiment,
@@ -16,13 +16,13 @@ from vinets.paper.plan import (
     Plan,
     Results,
     Trials,
-    count,
     fields_of,
+    judge,
     level,
     series_of,
     share,
 )
-from vinets.report.values import Axis, Column, Figure, Row, Table
+from vinets.report.values import Axis, Figure, Row, Table
 from vinets.runs.trial import TrialResult
 
 _OAVI = {"algorithm": "oavi", "normalization": None}  # the rule is an option of ABM alone
@@ -63,19 +63,9 @@ def _pruned(plan: Plan) -> Trials:
 
 
 def _pruning(plan: Plan, results: Results) -> Findings:
-    happens = "; this happens to OAVI at early cuts" * plan.compared
-    texts = [
-        "Of every class, the polynomials with the highest pruning score stay; all their monomials "
-        "stay with them. Heads are trained anew for every point. A head holds at most "
-        f"{MAX_POLYNOMIALS:,} polynomials: where more are left, as many as fit are taken, the best "
-        f"of every class{happens}.",
-        *(
-            f"Here ψ = {one.search['psi']}, as in the paper: with a smaller one, conditional "
-            "gradients take hundreds of thousands of steps."
-            for one in plan.chosen
-            if one.search
-        ),
-    ]
+    happens = text("fig-pruning", "happens") * plan.compared
+    texts = [text("fig-pruning", room=MAX_POLYNOMIALS, happens=happens)]
+    texts += [text("fig-pruning", "search", **one.search) for one in plan.chosen if one.search]
     figures = []
     for backbone, algorithm in dict.fromkeys(key[:2] for key in results):
         name, title = f"pruning-{backbone.data}-{algorithm}", ALGORITHMS[algorithm][0]
@@ -85,26 +75,9 @@ def _pruning(plan: Plan, results: Results) -> Findings:
     return Findings(tuple(texts), figures=tuple(figures))
 
 
-title = "Accuracy against the share of polynomials pruned"
-place = "Figures on pruning: ABM, OAVI-CG and OAVI-AGD"
-Experiment("fig-pruning", title, place, 5, _pruned, _pruning)
+Experiment(*heading("fig-pruning"), _pruned, _pruning)
 
 # --- algorithms -------------------------------------------------------------------------------
-
-STOPS = (
-    "Conditional gradients (CG) start at a vertex of the ball, accelerated gradients (AGD) at its "
-    "centre, and both stop as soon as a polynomial vanishes{}, as the authors' do; the rows with a "
-    "gap go on until the mean square is proved to be within 0.01 ψ of the smallest, or 10,000 "
-    "steps are done."
-)
-ORACLE_COLUMNS = (
-    Column("algorithm", "algorithm"),
-    Column("accuracy", "accuracy %", ".2f"),
-    Column("polynomials", "polynomials", ","),
-    Column("seconds", "seconds", ".2f"),
-    Column("steps", "steps of the oracle", ","),
-    Column("nonzeros", "coefficients that are not 0", ","),
-)
 
 
 def _oracle_row(section: str, name: str, results: Sequence[TrialResult], **more: Any) -> Row:
@@ -136,34 +109,31 @@ def _algorithms(plan: Plan, results: Results) -> Findings:
     axes = (plan.removed, Axis("polynomials", log=True, format=",.0f"))
     title = f"{caption}: polynomials in the head"
     size = Figure("algorithms-size", title, *axes, series_of(sizes))
-    rows = [
+    if not backbone.splits:
+        but = text("fig-algorithms", "but", room=MAX_POLYNOMIALS) * plan.compared
+        return Findings((text("fig-algorithms", but=but),), figures=(figure, size))
+    rows = tuple(
         _oracle_row(cut, name, (one, own[name, cut]))
         for (name, cut), one in results.part("ideals").items()
-    ]
-    if rows:
-        table = Table("oracles", "What the oracles did", ORACLE_COLUMNS, tuple(rows))
-        psi = backbone.search["psi"]
-        text = f"Nothing is pruned, coefficients stay as they were found, and ψ = {psi}. "
-        return Findings((text + STOPS.format(""),), (table,), (figure, size))
-    but = ", but for OAVI at early cuts, where only the best "
-    but += f"{MAX_POLYNOMIALS:,} polynomials fit into a head"
-    text = f"Nothing is pruned{but * plan.compared}. Coefficients are retrained, so the algorithms "
-    text += "differ in the monomials and in where training starts."
-    return Findings((text,), figures=(figure, size))
+    )
+    shown = columns("table-oracles", "few", few=FEW)
+    stops = text("fig-algorithms", "stops", also="")
+    how = text("fig-algorithms", "splits", stops=stops, **backbone.search)
+    return Findings((how,), (Table("oracles", ORACLES, shown, rows),), (figure, size))
 
 
 def judge_algorithms(rows: str, words: Sequence[str]) -> Iterator[Judged]:
     """Judge what the paper says of ABM and OAVI by the words of differences, ABM less OAVI."""
-    text = ", ".join(f"{words.count(word)} {word}" for word in dict.fromkeys(words))
-    yield "similar accuracy (level)", f"{rows}: {text}", count(w == "level" for w in words)
-    yield "ABM is slightly ahead", f"{rows}: {text}", count(w == "ahead" for w in words)
+    found = ", ".join(f"{words.count(word)} {word}" for word in dict.fromkeys(words))
+    for claim, wanted in (("similar-level", "level"), ("abm-ahead", "ahead")):
+        yield judge(claim, (word == wanted for word in words), cases=f"{rows}: {found}")
 
 
-title, place = "Three algorithms over the cuts", "Figure on the algorithms, CIFAR-100"
-Experiment("fig-algorithms", title, place, 8, _by_algorithm, _algorithms)
+Experiment(*heading("fig-algorithms"), _by_algorithm, _algorithms)
 
 # --- oracles that take steps ------------------------------------------------------------------
 
+ORACLES = "What the oracles did"
 KEEP, FEW = 8, 1
 """Polynomials that stay of every class, and how many of these after further pruning."""
 
@@ -173,44 +143,15 @@ STEPPING = {  # algorithms of the table, ABM first
     UNIT_RULE: {"normalization": "unit"},
     **dict(ALGORITHMS[name] for name in ("cg", "agd", "cg-gap", "agd-gap")),
 }
-SETTINGS: dict[str, dict[str, Any]] = {
-    "resnet34": {
-        **SIZES["resnet34"],
-        **{"scale": "unit", "normalization": "leading", "monomials": None},
-        # The coefficients stay as the oracle found them: the classifier alone is trained.
-        **{"trained": "classifier", "augment": False, "views": 1, "dtype": "float32"},
-        **{"precision": "float32", "detailed": True},
-    }
-}
-"""Changes to the settings of the figures, by the name of the network; others have no such table."""
-
-STEP_COLUMNS = (
-    *ORACLE_COLUMNS[:2],
-    Column("few", f"{FEW} a class, %", ".2f"),
-    *ORACLE_COLUMNS[2:],
-)
-CLAIM_COLUMNS = (
-    Column("claim", "the paper says"),
-    Column("found", "here"),
-    Column("verdict", "holds", better="yes"),
-)
-STEPS = (
-    "Variables are tanh of 128 principal components of unit variance, ψ = 0.1, degree 5. Of every "
-    f"class the {KEEP} polynomials with the highest score stand in the head, and {FEW} of them in "
-    "the third column. Their coefficients stay as they were found, so that what an oracle does is "
-    "what is tested; the classifier behind them is the minimiser of its loss.",
-    "ABM decides by the leading rule, as OAVI does, or by the unit rule. "
-    f"{STOPS.format(' or provably cannot')} The ball has the radius τ - 1 = 999.",
-)
 
 
 def _stepping(plan: Plan) -> Trials:
     trials: Trials = {}
     for backbone in plan.chosen:
-        settings = SETTINGS.get(backbone.name, {})
-        for cut in plan.cuts(backbone, tuple(backbone.variants.values())) if settings else ():
+        cuts = plan.cuts(backbone, tuple(backbone.variants.values()))
+        for cut in cuts if backbone.stepping else ():
             for name, algorithm in STEPPING.items():
-                changes, key = settings | algorithm, (backbone, cut, name)
+                changes, key = {**backbone.stepping, **algorithm}, (backbone, cut, name)
                 # Trials of one algorithm follow each other, so that its ideals are found once.
                 trials[*key, None] = plan.trial(backbone, cut, task="ideals", **changes)
                 for keep in (KEEP, FEW):
@@ -228,10 +169,13 @@ def _steps(plan: Plan, results: Results) -> Findings:
         for judged in _step_claims(results.part(backbone)):
             values = dict(zip(("claim", "found", "verdict"), judged, strict=True))
             claims.append(Row(values, section=backbone.caption))
-    tables = [Table("oracles-cuts", "What the oracles did", STEP_COLUMNS, tuple(rows))]
+    tables = [Table("oracles-cuts", ORACLES, columns("table-oracles", few=FEW), tuple(rows))]
     if not plan.quick:  # a quick run judges nothing
-        tables.append(Table("oracles-claims", "Claims on OAVI", CLAIM_COLUMNS, tuple(claims)))
-    return Findings(STEPS, tuple(tables))
+        shown = columns("table-oracles", table="claims")
+        tables.append(Table("oracles-claims", "Claims on OAVI", shown, tuple(claims)))
+    stops = text("fig-algorithms", "stops", also=" or provably cannot")
+    how = text("table-oracles", keep=KEEP, few=FEW), text("table-oracles", "rules", stops=stops)
+    return Findings(how, tuple(tables))
 
 
 def _step_claims(own: Results) -> Iterator[Judged]:
@@ -248,13 +192,11 @@ def _step_claims(own: Results) -> Iterator[Judged]:
         name: [100 * (most[cut, name].accuracy - few[cut, name].accuracy) for cut in cuts]
         for name in (abm, *oavi)
     }
-    text = ", ".join(f"{name} {fmean(values):.2f}" for name, values in losses.items())
+    cases = ", ".join(f"{name} {fmean(values):.2f}" for name, values in losses.items())
     better = [
         loss < ours for name in oavi for ours, loss in zip(losses[abm], losses[name], strict=True)
     ]
-    claim = f"OAVI depends less on pruning ({KEEP} to {FEW} polynomials a class) than ABM"
-    yield claim, f"mean loss in points: {text}", count(better)
+    yield judge("oavi-few", better, cases=cases, keep=KEEP, few=FEW)
 
 
-title, place = "Oracles that take steps", "Figures on pruning and on the algorithms, CIFAR-100"
-Experiment("table-oracles", title, place, 8.5, _stepping, _steps)
+Experiment(*heading("table-oracles"), _stepping, _steps)

@@ -25,6 +25,7 @@ from vinets.data import load_data
 from vinets.measure import machine
 from vinets.measure.dimension import require_estimator
 from vinets.networks.storage import DESCRIPTION, WEIGHTS
+from vinets.paper import text
 from vinets.paper.backbones import BACKBONES, PAPER, Backbone
 from vinets.paper.plan import EXPERIMENTS, QUICK, Experiment, Plan, fields_of
 from vinets.report.figures import can_draw, save_figure
@@ -207,13 +208,9 @@ def chosen_experiments(names: Sequence[str], plan: Plan) -> list[Experiment]:
 
 def quick_sentence(plan: Plan) -> str:
     """Return what a quick run says of itself before anything else, out of its settings."""
-    start = plan.start
-    return (
-        f"A quick run, to see that everything works: {start.sampling.train} training and "
-        f"{start.sampling.test} test images of each class, {plan.components} principal "
-        f"components, {plan.epochs}, and few of the cuts. Its numbers say nothing about the "
-        "paper, so that they stand alone and nothing is judged."
-    )
+    sampling = plan.start.sampling
+    size = {"train": sampling.train, "test": sampling.test, "components": plan.components}
+    return text("page", "quick", epochs=plan.epochs, **size)
 
 
 def _file(experiment: Experiment, plan: Plan, store: Store) -> Path:
