@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from vinets.paper.accuracy import SIMPLE
 from vinets.paper.backbones import RESNET18, RESNET34
 from vinets.paper.claims import CLAIMS, Evidence
-from vinets.paper.comparisons import SIMPLE
 from vinets.paper.plan import Plan, Results
 from vinets.report.values import Row
 from vinets.runs.trial import IdealFacts, TrainingFacts, TrialResult
@@ -41,16 +41,16 @@ class Made(Evidence):
             facts = IdealFacts(1, 1, 1, None, polynomials, monomials, 0.1, left)
             results["fig-generators", network, place, "a cut"] = TrialResult(ideals=facts)
             results["fig-monomials", network, f"cut {place}"] = TrialResult(x / 100, ideals=facts)
-        super().__init__(Plan(), results)
+        super().__init__(Plan(), network, results)
 
-    def rows(self, experiment, section):
+    def rows(self, experiment, reading=""):
         wanted = {"fig-baselines": "difference", "fig-dimension": "dimension"}.get(experiment)
         return [row for row in self._rows if wanted is None or wanted in row.values]
 
 
 def judged(where, words, network=RESNET34, **made):
     """What was found, and the verdict on the one claim there that has these words."""
-    every = CLAIMS[where](Made(network, **made), network)
+    every = CLAIMS[where](Made(network, **made))
     return next(judged[1:] for judged in every if words in judged[0])
 
 

@@ -90,8 +90,8 @@ def test_every_claim_of_a_network_is_checked(out):
     name, store = "table-efficiency", Store(out)
     planned = EXPERIMENTS[name].planned(PLAN)
     results = Results({(name, *key): store.read(one) for key, one in planned.items()})
-    evidence = claims.Evidence(PLAN, results)
-    verdicts = {claim: verdict for claim, _, verdict in claims._table_two(evidence, RESNET18)}
+    evidence = claims.Evidence(PLAN, RESNET18, results)
+    verdicts = {claim: verdict for claim, _, verdict in claims._table_two(evidence)}
     assert verdicts["parameters of the truncated networks"] == "yes"  # whatever the weights are
 
 

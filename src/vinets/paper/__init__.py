@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Iterable
 from importlib.resources import files
 from typing import Any
 
-from vinets.report.values import Column
+from vinets.report.values import Column, Row, Table
 
 
 def read_toml(name: str) -> dict[str, Any]:
@@ -29,17 +30,20 @@ def text(experiment: str, part: str = "text", /, **facts: object) -> str:
     return str(_WORDS[experiment][part]).format(**facts)
 
 
-def columns(
-    experiment: str, *without: str, table: str = "columns", **facts: object
-) -> tuple[Column, ...]:
-    """Return the columns of a table but for some, with facts in their headings and formats."""
-    made: list[Column] = []
-    for one in _WORDS[experiment][table]:
+def table(
+    experiment: str, id: str, caption: str, rows: Iterable[Row], *without: str, **facts: object
+) -> Table:
+    """Make a table of an experiment without some of its columns, with facts in their headings.
+
+    The columns are those of this ``id``.
+    """
+    columns: list[Column] = []
+    for one in _WORDS[experiment].get(id) or _WORDS[experiment]["columns"]:
         order = ("name", "label", "format", "std")  # that of a column which is a list
         parts = one if isinstance(one, dict) else dict(zip(order, one, strict=False))
         shown = {k: v.format(**facts) if isinstance(v, str) else v for k, v in parts.items()}
-        made += [Column(**shown)] * (shown["name"] not in without)
-    return tuple(made)
+        columns += [Column(**shown)] * (shown["name"] not in without)
+    return Table(id, caption, tuple(columns), tuple(rows))
 
 
 def words_of(claim: str, **facts: object) -> tuple[str, str]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
 from statistics import mean
 from typing import Any, NamedTuple
 
@@ -17,10 +16,9 @@ from scipy.stats import spearmanr
 
 from vinets.measure.accuracy import Difference
 from vinets.measure.dimension import dimension_correlation
-from vinets.paper import columns, heading, text
-from vinets.paper.algorithms import ALGORITHMS, judge_algorithms
+from vinets.paper import heading, table, text
+from vinets.paper.accuracy import ALGORITHMS, SIMPLE, judge_algorithms
 from vinets.paper.backbones import UNCUT, Backbone
-from vinets.paper.comparisons import SIMPLE
 from vinets.paper.generators import A_CLASS, counts_of
 from vinets.paper.plan import (
     EXPERIMENTS,
@@ -37,7 +35,7 @@ from vinets.paper.plan import (
     share,
 )
 from vinets.report.numbers import number
-from vinets.report.values import Row, Table
+from vinets.report.values import Row
 
 COUNTS = ("monomials", "polynomials")
 STRONG = 0.7  # a correlation that counts
@@ -50,17 +48,55 @@ LINEAR = {  # what linear heads of the figure on baselines see there
 }
 
 
+class Gap(NamedTuple):
+    """One series of a figure less another at a cut, in points."""
+
+    removed: float  # share that the cut takes away, in percent
+    text: str  # what is said of the difference
+    value: float
+    word: str  # as that of Difference
+
+
 class Evidence:
-    """Results by the name of their experiment, and the tables that come of them."""
+    """Results on a network by the name of their experiment, and the tables that come of them."""
 
-    def __init__(self, plan: Plan, results: Results) -> None:
-        self.plan, self.results = plan, results
+    def __init__(self, plan: Plan, backbone: Backbone, results: Results) -> None:
+        self.plan, self.backbone, self.results = plan, backbone, results
+        self.splits = backbone.splits
 
-    def rows(self, experiment: str, section: str) -> list[Row]:
-        """Return rows of the first table whose section begins so."""
+    def rows(self, experiment: str, reading: str = "") -> list[Row]:
+        """Return rows of the first table whose section begins with the network and a reading."""
         findings = EXPERIMENTS[experiment].finding(self.plan, self.results.part(experiment))
-        rows = findings.tables[0].rows
-        return [row for row in rows if (row.section or "").startswith(section)]
+        section = f"{self.backbone.caption}{reading}"
+        return [row for row in findings.tables[0].rows if (row.section or "").startswith(section)]
+
+    def part(self, experiment: str, *key: Any) -> Results:
+        """Return results on the network whose keys go on like this."""
+        return self.results.part(experiment, self.backbone, *key)
+
+    def gaps(self, ours: str, theirs: str, *key: Any) -> list[Gap]:
+        """Return one series of a figure less another, cut by cut."""
+        gaps, results = [], self.part(*key)
+        for cut in dict.fromkeys(cut for cut, *_ in results.part(ours)):
+            first, *_ = results.part(ours, cut).values()
+            pair = results.trained(ours, cut), results.trained(theirs, cut)
+            if self.splits:
+                value, word = (gap := level(*pair)).value, gap.word
+                said = f"{cut} {points(value)} ({word})"
+            else:  # without single answers, the sign of the difference is the verdict
+                more, less = (mean(accuracies(facts)) for facts in pair)
+                value, said = more - less, points(more - less)
+                word = Difference(value, (value, value)).word
+            gaps.append(Gap(share(first), said, value, word))
+        return gaps
+
+    def heads(self, ours: str, theirs: str, seeds: bool = False) -> list[Gap]:
+        """Return a kind of head less another in the figure on truncation, or that over seeds."""
+        if seeds:
+            reading, *_ = self.backbone.readings
+            return self.gaps(SIMPLE[ours], SIMPLE[theirs], "fig-baselines", reading)
+        names = self.backbone.heads
+        return self.gaps(names[ours], names[theirs], "fig-truncation")
 
 
 Claims = Iterator[Judged]
@@ -83,13 +119,13 @@ def ranks(x: Sequence[float], series: Mapping[str, Sequence[float]]) -> list[tup
 # --- tables -----------------------------------------------------------------------------------
 
 
-def _table_one(evidence: Evidence, backbone: Backbone) -> Claims:
-    rows = [(row.values, row.paper) for row in evidence.rows("table-generators", backbone.caption)]
+def _table_one(evidence: Evidence) -> Claims:
+    rows = [(row.values, row.paper) for row in evidence.rows("table-generators")]
     removed = [ours["removed"] for ours, _ in rows]
-    counts = (A_CLASS, "polynomials") if backbone.splits else COUNTS
+    counts = (A_CLASS, "polynomials") if evidence.splits else COUNTS
     found = ranks(removed, {name: [ours[name] for ours, _ in rows] for name in counts})
     yield judge_each("earlier-cuts", [(said, rank > STRONG) for said, rank in found])
-    if backbone.name not in UNCUT:
+    if evidence.backbone.name not in UNCUT:
         return
     near = [[abs(ours[name] / paper[name] - 1) <= 0.1 for name in COUNTS] for ours, paper in rows]
     cells = zip(COUNTS, zip(*near, strict=True), strict=True)
@@ -101,11 +137,11 @@ def _table_one(evidence: Evidence, backbone: Backbone) -> Claims:
     yield judge("seconds", verdict, slowest=slowest["speedup"], least=min(ratios))
 
 
-def _table_two(evidence: Evidence, backbone: Backbone) -> Claims:
+def _table_two(evidence: Evidence) -> Claims:
     *variants, (base, theirs) = (
-        (row.values, row.paper) for row in evidence.rows("table-efficiency", backbone.caption)
+        (row.values, row.paper) for row in evidence.rows("table-efficiency")
     )
-    if backbone.name in UNCUT:
+    if evidence.backbone.name in UNCUT:
         for name in ("base", "head"):
             pairs = [(ours[name], paper[name]) for ours, paper in variants]
             yield judge_each(name, [(f"{a:.2f} ({b:.2f})", abs(a - b) < 0.01) for a, b in pairs])
@@ -131,46 +167,6 @@ def _table_two(evidence: Evidence, backbone: Backbone) -> Claims:
 # --- accuracies over the cuts -----------------------------------------------------------------
 
 
-class Gap(NamedTuple):
-    """One series of a figure less another at a cut, in points."""
-
-    removed: float  # share that the cut takes away, in percent
-    text: str  # what is said of the difference
-    value: float
-    word: str  # as that of Difference
-
-
-def _gaps(evidence: Evidence, ours: str, theirs: str, *key: Any) -> list[Gap]:
-    """Return one series of a figure less another, cut by cut.
-
-    ``key`` is an experiment, a network, and what else the keys of its results begin with.
-    """
-    gaps, results, (_, backbone, *_) = [], evidence.results.part(*key), key
-    for cut in dict.fromkeys(cut for cut, *_ in results.part(ours)):
-        first, *_ = results.part(ours, cut).values()
-        pair = results.trained(ours, cut), results.trained(theirs, cut)
-        if backbone.splits:
-            value, word = (gap := level(*pair)).value, gap.word
-            said = f"{cut} {points(value)} ({word})"
-        else:  # without single answers, the sign of the difference is the verdict
-            more, less = (mean(accuracies(facts)) for facts in pair)
-            value, said = more - less, points(more - less)
-            word = Difference(value, (value, value)).word
-        gaps.append(Gap(share(first), said, value, word))
-    return gaps
-
-
-def _heads(
-    evidence: Evidence, backbone: Backbone, ours: str, theirs: str, seeds: bool = False
-) -> list[Gap]:
-    """Return a kind of head less another in the figure on truncation, or that over seeds."""
-    if not seeds:
-        names = (backbone.heads[ours], backbone.heads[theirs])
-        return _gaps(evidence, *names, "fig-truncation", backbone)
-    reading, *_ = backbone.readings
-    return _gaps(evidence, SIMPLE[ours], SIMPLE[theirs], "fig-baselines", backbone, reading)
-
-
 def _above(claim: str, gaps: list[Gap], by_level: bool) -> Judged:
     """Judge whether one head is above another at every cut."""
     if by_level:
@@ -180,15 +176,15 @@ def _above(claim: str, gaps: list[Gap], by_level: bool) -> Judged:
     return judge(claim, (gap.word == "ahead" for gap in gaps), cases=said)
 
 
-def _truncation(evidence: Evidence, backbone: Backbone) -> Claims:
-    splits, gaps = backbone.splits, partial(_heads, evidence, backbone)
+def _truncation(evidence: Evidence) -> Claims:
+    splits, backbone, gaps = evidence.splits, evidence.backbone, evidence.heads
     ours = gaps("vanishing", "random")
     if splits:
         yield _above("random", ours, splits)
     else:
         # Over seeds, where there are several, the mean difference has to exceed its deviation.
         first, known = next(iter(backbone.readings)), {x: (gap, 0.0) for x, _, gap, _ in ours}
-        for row in evidence.rows("fig-baselines", f"{backbone.caption}: {first}"):
+        for row in evidence.rows("fig-baselines", f": {first}"):
             spread = row.values["difference_std"] or 0.0
             known[row.values["removed"]] = row.values["difference"], spread
         undecided = {x: pair for x, pair in known.items() if pair[0] <= pair[1]}
@@ -207,7 +203,7 @@ def _truncation(evidence: Evidence, backbone: Backbone) -> Claims:
         return
     half = min(range(len(ours)), key=lambda place: abs(ours[place].removed - 50))
     cut = evidence.plan.cuts(backbone)[half]
-    loss = level(evidence.results.trained("fig-truncation", backbone, "VI-Net", cut))
+    loss = level(evidence.part("fig-truncation").trained("VI-Net", cut))
     said, worst = points(loss.value), loss.value
     if splits:
         said, worst = f"{said} ({loss.shown})", loss.interval[0] if loss.interval else -math.inf
@@ -222,31 +218,29 @@ def _truncation(evidence: Evidence, backbone: Backbone) -> Claims:
     yield judge_each("early", wins, early=EARLY)
 
 
-def _ours(evidence: Evidence, backbone: Backbone) -> Claims:
+def _ours(evidence: Evidence) -> Claims:
     for kind in ("mlp", "same-degrees", "components"):
-        if kind in backbone.heads:
-            yield _above(kind, _heads(evidence, backbone, "vanishing", kind), backbone.splits)
-    if backbone.baselines:
+        if kind in evidence.backbone.heads:
+            yield _above(kind, evidence.heads("vanishing", kind), evidence.splits)
+    if evidence.backbone.baselines:
         whole, some = (
-            _heads(evidence, backbone, kind, "components", seeds=True)[0]
-            for kind in ("vanishing", "random")
+            evidence.heads(kind, "components", seeds=True)[0] for kind in ("vanishing", "random")
         )
         facts = {"gain": points(whole.value), "random": points(some.value)}
         yield judge("gain", [some.value < 0.5 * whole.value], removed=whole.removed, **facts)
-    if backbone.splits:
+    if evidence.splits:
         cases = []
-        for cut in evidence.plan.cuts(backbone):
-            first, *_ = evidence.results.trained("fig-truncation", backbone, "VI-Net", cut)
+        for cut in evidence.plan.cuts(evidence.backbone):
+            first, *_ = evidence.part("fig-truncation").trained("VI-Net", cut)
             if kept := first.vanishing:
                 cases.append((f"{cut} {kept.smallest_own:.0%}", kept.smallest_own >= MOSTLY))
         yield judge_each("smallest", cases, mostly=MOSTLY)
 
 
-def _algorithms(evidence: Evidence, backbone: Backbone) -> Claims:
-    key = ("fig-algorithms", backbone)
-    abm, *others = dict.fromkeys(name for name, _ in evidence.results.part(*key))
-    every = [_gaps(evidence, abm, name, *key) for name in others]
-    if backbone.splits:
+def _algorithms(evidence: Evidence) -> Claims:
+    abm, *others = dict.fromkeys(name for name, _ in evidence.part("fig-algorithms"))
+    every = [evidence.gaps(abm, name, "fig-algorithms") for name in others]
+    if evidence.splits:
         rows = f"ABM against {len(others)} others at {len(every[0])} cuts"
         yield from judge_algorithms(rows, [gap.word for gaps in every for gap in gaps])
         return
@@ -259,14 +253,13 @@ def _algorithms(evidence: Evidence, backbone: Backbone) -> Claims:
     yield judge("abm-ahead", (gap > 0 for gap in ahead), cases=said)
 
 
-def _pruning(evidence: Evidence, backbone: Backbone) -> Claims:
+def _pruning(evidence: Evidence) -> Claims:
     def losses(algorithm: str, ratio: str) -> list[Gap]:
-        names = (f"{ratio} pruned", "0% pruned")
-        return _gaps(evidence, *names, "fig-pruning", backbone, algorithm)
+        return evidence.gaps(f"{ratio} pruned", "0% pruned", "fig-pruning", algorithm)
 
     moderate, deep = ("90%", "90%") if evidence.plan.quick else ("50%", "99%")
     some = losses("abm", moderate)
-    if backbone.splits:
+    if evidence.splits:
         yield judge_each("moderate-level", [(gap.text, gap.word != "behind") for gap in some])
     else:
         values = [gap.value for gap in some]
@@ -279,35 +272,34 @@ def _pruning(evidence: Evidence, backbone: Backbone) -> Claims:
     facts = {"early": points(early), "late": points(late), "worst": points(worst.value)}
     yield judge("extreme", (early < late, worst == most[-1]), removed=worst.removed, **facts)
 
-    if len(backbone.algorithms) > 1:
-        sizes = {
-            one: mean(abs(gap.value) for gap in losses(one, deep)) for one in backbone.algorithms
-        }
-        cases = ", ".join(f"{ALGORITHMS[one][0]} {size:.2f}" for one, size in sizes.items())
-        abm, *others = sizes.values()
-        yield judge("oavi-pruned", (size < abm for size in others), cases=cases)
+    if len(evidence.backbone.algorithms) > 1:
+        every = [(one, losses(one, deep)) for one in evidence.backbone.algorithms]
+        sizes = [(one, mean(abs(gap.value) for gap in gaps)) for one, gaps in every]
+        cases = ", ".join(f"{ALGORITHMS[one][0]} {size:.2f}" for one, size in sizes)
+        (_, abm), *others = sizes
+        yield judge("oavi-pruned", (size < abm for _, size in others), cases=cases)
 
 
 # --- generators and theory --------------------------------------------------------------------
 
 
-def _monomials(evidence: Evidence, backbone: Backbone) -> Claims:
-    limit, own = evidence.plan.components, evidence.results.part("fig-monomials", backbone)
+def _monomials(evidence: Evidence) -> Claims:
+    limit, own = evidence.plan.components, evidence.part("fig-monomials")
     every = {share(one): one.found.monomials_left["0.99"] for one in own.values()}
     counts = {x: every[x] for x in every if 20 <= x <= 50} or every
     cases = [(f"{left:.0f} with {x:.0f} %", left < limit) for x, left in counts.items()]
     yield judge_each("few-monomials", cases, limit=limit)
 
 
-def _generators(evidence: Evidence, backbone: Backbone) -> Claims:
-    own = evidence.results.part("fig-generators", backbone)
+def _generators(evidence: Evidence) -> Claims:
+    own = evidence.part("fig-generators")
     if not own:
         return
-    every = [counts_of(one.found, backbone) for one in own.values()]
+    every = [counts_of(one.found, evidence.backbone) for one in own.values()]
     counts = {name: [one[name] for one in every] for name in every[0]}
     found = ranks(range(len(every)), counts)
     yield judge_each("earlier-layers", [(said, rank < -STRONG) for said, rank in found])
-    if not backbone.residual:
+    if not evidence.backbone.residual:
         return
     monomials = counts["monomials"]
     # The last block comes first, because a quick plan begins in the middle of a block.
@@ -318,17 +310,17 @@ def _generators(evidence: Evidence, backbone: Backbone) -> Claims:
     yield judge("blocks", more, **facts)
 
 
-def _dimension(evidence: Evidence, backbone: Backbone) -> Claims:
-    rows = evidence.rows("fig-dimension", backbone.caption)
-    counted = A_CLASS if backbone.splits else "monomials"
+def _dimension(evidence: Evidence) -> Claims:
+    rows = evidence.rows("fig-dimension")
+    counted = A_CLASS if evidence.splits else "monomials"
     x, y = ([row.values[name] for row in rows] for name in ("dimension", counted))
     c = dimension_correlation(x, y)
     clear = c.pearson > STRONG and c.pearson_p < 0.05
     yield judge("dimension", [clear], r=number(c.pearson, ".2f"), p=c.pearson_p, count=c.count)
 
 
-def _theory(evidence: Evidence, backbone: Backbone) -> Claims:
-    facts = [one.complexity for one in evidence.results.part("table-theory", backbone).values()]
+def _theory(evidence: Evidence) -> Claims:
+    facts = [one.complexity for one in evidence.part("table-theory").values()]
     if facts:
         yield judge_each("complexity", [(points(one.kappa), one.kappa < 0) for one in facts])
         holds = [bound["holds"] for one in facts for bound in one.bounds]
@@ -337,7 +329,7 @@ def _theory(evidence: Evidence, backbone: Backbone) -> Claims:
 
 # --- the experiment ---------------------------------------------------------------------------
 
-CLAIMS: dict[str, Callable[[Evidence, Backbone], Claims]] = {
+CLAIMS: dict[str, Callable[[Evidence], Claims]] = {
     **{"Table 1": _table_one, "Table 2": _table_two, "Truncation": _truncation},
     **{"Pruning": _pruning, "Monomials": _monomials, "Algorithms": _algorithms},
     **{"Generators": _generators, "Dimension": _dimension},
@@ -364,20 +356,22 @@ def _planned(plan: Plan) -> Trials:
 
 
 def _judged(plan: Plan, results: Results) -> Findings:
-    evidence, rows = Evidence(plan, results), []
+    rows = []
     how = text("claims", "compared" if plan.compared else "level")
     smaller = "" if plan.compared else " on smaller data"
     said = text("claims", "quick") if plan.quick else text("claims", how=how, smaller=smaller)
-    shown = columns("claims", *(("found", "verdict") if plan.quick else ()))
+    unjudged = ("found", "verdict") if plan.quick else ()
     for backbone in plan.chosen:
+        evidence = Evidence(plan, backbone, results)
         for where, claims in CLAIMS.items():
             if where in LARGER_ALONE and len(backbone.algorithms) == 1:
                 continue
-            for judged in claims(evidence, backbone):
-                cells = zip(shown, (where, *judged), strict=False)
-                values = {column.name: cell for column, cell in cells}
-                rows.append(Row(values, section=backbone.caption))
-    return Findings((said,), (Table("claims", "Claims", shown, tuple(rows)),))
+            for judged in claims(evidence):
+                values = dict(zip(("claim", "found", "verdict"), judged, strict=True))
+                for name in unjudged:
+                    del values[name]
+                rows.append(Row({"where": where, **values}, section=backbone.caption))
+    return Findings((said,), (table("claims", "claims", "Claims", rows, *unjudged),))
 
 
 Experiment(*heading("claims"), _planned, _judged)

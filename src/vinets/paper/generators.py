@@ -5,7 +5,7 @@ from __future__ import annotations
 from statistics import mean
 
 from vinets.measure.dimension import dimension_correlation
-from vinets.paper import columns, heading, text
+from vinets.paper import heading, table, text
 from vinets.paper.backbones import UNCUT, Backbone
 from vinets.paper.plan import (
     Experiment,
@@ -18,7 +18,7 @@ from vinets.paper.plan import (
     series_of,
     share,
 )
-from vinets.report.values import Axis, Figure, ReferenceLine, Row, Table
+from vinets.report.values import Axis, Figure, ReferenceLine, Row
 from vinets.runs.tasks import RATIOS
 from vinets.runs.trial import IdealFacts
 
@@ -40,13 +40,12 @@ def counts_of(facts: IdealFacts, backbone: Backbone) -> dict[str, float]:
 
 def _readings(plan: Plan) -> Trials:
     """Plan an ideal for every row and reading, with nothing else on the machine for its seconds."""
-    trials: Trials = {}
-    for backbone in plan.chosen:
-        for cut in list(backbone.rows)[-2 if plan.quick else 0 :]:
-            for reading, changes in backbone.readings.items():
-                trial = plan.trial(backbone, cut, task="ideals", alone=True, **changes)
-                trials[reading, backbone, cut] = trial
-    return trials
+    return {
+        (reading, backbone, cut): plan.trial(backbone, cut, task="ideals", alone=True, **changes)
+        for backbone in plan.chosen
+        for cut in list(backbone.rows)[-2 if plan.quick else 0 :]
+        for reading, changes in backbone.readings.items()
+    }
 
 
 def _counted(plan: Plan, results: Results) -> Findings:
@@ -66,18 +65,17 @@ def _counted(plan: Plan, results: Results) -> Findings:
     for backbone in plan.chosen if plan.compared else ():
         every = TRAINING_IMAGES // backbone.classes
         points += f"; all {every} for {backbone.data_title}" * (every < (most or 0))
-    size = {"degree": plan.options.max_degree, "components": plan.components}
-    texts = [text(name, points=points, **size)]
+    texts = [text(name, plan=plan, points=points)]
     parts = ("scales", "shares") if plan.compared else ("splits",) * plan.splits
     texts += [text(name, part) for part in parts]
     if not plan.quick:
         texts.append(text(name, "seconds") + text(name, "machine") * plan.compared)
-    shown = columns(name, "speedup" * (not plan.compared), A_CLASS * (not plan.splits))
+    without = "speedup" * (not plan.compared), A_CLASS * (not plan.splits)
     caption = "Other readings of the paper" if plan.chosen[0].name in UNCUT else "Other rules"
-    more = tuple(row for reading in others for row in rows[reading])
+    more = [row for reading in others for row in rows[reading]]
     tables = (
-        Table("generators", first, shown, tuple(rows[first])),
-        Table("generators-readings", caption, shown, more),
+        table(name, "generators", first, rows[first], *without),
+        table(name, "generators-readings", caption, more, *without),
     )
     return Findings(tuple(texts), tables)
 
@@ -107,7 +105,7 @@ def _by_layer(plan: Plan, results: Results) -> Findings:
     axes = Axis(what, format=".0f"), Axis("count", log=True, format=",.0f")
     figure = Figure("generators-by-layer", backbone.caption, *axes, series_of(points))
     part = "residual" if backbone.residual else "text"
-    return Findings((text("fig-generators", part, psi=plan.options.psi),), figures=(figure,))
+    return Findings((text("fig-generators", part, plan=plan),), figures=(figure,))
 
 
 Experiment(*heading("fig-generators"), _layers, _by_layer)
@@ -132,8 +130,7 @@ def _left(plan: Plan, results: Results) -> Findings:
         )
         name, axes = f"monomials-{backbone.data}", (plan.removed, MONOMIALS)
         figures.append(Figure(name, backbone.caption, *axes, series, levels=levels))
-    how = text("fig-monomials", components=plan.components)
-    return Findings((how,), figures=tuple(figures))
+    return Findings((text("fig-monomials", plan=plan),), figures=tuple(figures))
 
 
 Experiment(*heading("fig-monomials"), _every_cut, _left)
@@ -167,15 +164,14 @@ def _estimated(plan: Plan, results: Results) -> Findings:
         points |= own
         correlation = dimension_correlation(*zip(*own.values(), strict=True))
         notes.append(text(name, "note", caption=backbone.caption, **vars(correlation)))
-    shown = columns(name, A_CLASS * (not plan.splits))
     x = Axis("intrinsic dimension, mean over classes", format=".1f")
     y = Axis(A_CLASS, format=".0f") if plan.splits else MONOMIALS
     title, series = "Dimension and monomials", series_of(points)
     figure = Figure("dimension", title, x, y, series, kind="scatter")
     used = sorted({one.dimension.neighbours for one in results.values() if one.dimension})
     how = text(name, neighbours=" or ".join(map(str, used)))
-    table = Table("dimension", "By cut", shown, tuple(rows))
-    return Findings((how,), (table,), (figure,), tuple(notes))
+    by_cut = table(name, "dimension", "By cut", rows, A_CLASS * (not plan.splits))
+    return Findings((how,), (by_cut,), (figure,), tuple(notes))
 
 
 Experiment(*heading("fig-dimension"), _estimates, _estimated)

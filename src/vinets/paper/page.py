@@ -95,9 +95,10 @@ def _score(claims: ExperimentResult) -> Block:
     kinds = Counter(str(row.values.get("verdict")) for row in claims.tables[0].rows)
     partly = sum(count for verdict, count in kinds.items() if verdict.startswith("in "))
     others = kinds.total() - kinds["yes"] - kinds["no"] - partly
-    facts = {"all": kinds.total(), "partly": partly, **kinds}
-    machines = text("page", "machines", count=others) if others else ""
-    return blocks.Notice(text("page", "score", **facts) + machines)
+    score = text(
+        "page", "score", all=kinds.total(), partly=partly, yes=kinds["yes"], no=kinds["no"]
+    )
+    return blocks.Notice(score + (text("page", "machines", count=others) if others else ""))
 
 
 def _section(result: ExperimentResult) -> Section:
@@ -183,15 +184,12 @@ def _kept(kept: ExperimentResult) -> tuple[Block, ...]:
     """Return pictures of polynomials times classes, as found and after training, and the rest."""
     rows = [row for row in kept.tables[0].rows if "means" in row.values]
     cut = (rows[-1].section or "").rpartition(", ")[2]
-    titles = {
-        None: "as found, and with W_F alone trained",
-        0: "C and W_F trained",
-        1: "C and W_F trained, kept small",
-    }
+    titles = {None: "built", 0: "free", 1: "bound"}  # by the weight on vanishing
     drawings: list[Block] = []
     for row in rows:
-        values, title = row.values, titles.get(row.values["weight"])
-        if title and (row.section or "").endswith(f", {cut}"):
+        values, weight = row.values, row.values["weight"]
+        if weight in titles and (row.section or "").endswith(f", {cut}"):
+            title = text("page-on-digits", titles[weight])
             means = np.array([line.split() for line in values["means"]], dtype=float).T
             draw = partial(plot_generators, means, np.array(values["owners"]), range(len(means)))
             caption = f"{title}: {number(values['accuracy'], '.2f')} % right; mean on the own "

@@ -6,7 +6,7 @@ from statistics import mean
 from typing import cast
 
 from vinets.heads import VanishingOptions
-from vinets.paper import columns, heading, text
+from vinets.paper import heading, table, text
 from vinets.paper.backbones import UNCUT, VARIANTS
 from vinets.paper.plan import (
     Experiment,
@@ -20,7 +20,7 @@ from vinets.paper.plan import (
     level,
     share,
 )
-from vinets.report.values import Axis, Figure, Row, Series, Table
+from vinets.report.values import Axis, Figure, Row, Series
 from vinets.runs.compare import speed_trial
 from vinets.runs.trial import SpeedFacts
 
@@ -30,24 +30,17 @@ UNITS = {False: (1e6, "M"), True: (1e3, "k")}  # parameters that count as one; o
 def _texts(plan: Plan) -> tuple[str, ...]:
     name, backbone = "table-efficiency", plan.chosen[0]
     trial = plan.trial(backbone, "", **backbone.variant)
-    recipe, timing, options = trial.recipe, trial.timing, cast(VanishingOptions, trial.options)
-    start = text(
-        *(name, "start"),
-        keep=options.keep,
-        over="all monomials" if options.monomials is None else f"{options.monomials} monomials",
-        own=", as in the paper's appendix," if plan.compared else "",
-        psi=options.psi,
-        root=options.psi**0.5,
-        components=plan.components,
-    )
-    timed = text(name, "timed", batch=timing.batch, repeats=timing.repeats)
+    options, recipe = cast(VanishingOptions, trial.options), trial.recipe
+    over = "all monomials" if options.monomials is None else f"{options.monomials} monomials"
+    own = ", as in the paper's appendix," if plan.compared else ""
+    facts = {"plan": plan, "options": options, "over": over, "own": own, "root": options.psi**0.5}
+    start, timed = text(name, "start", **facts), text(name, "timed", timing=trial.timing)
     if plan.splits:
-        return start + text(name, "splits", seeds=plan.seeds), timed
-    how = f"{plan.epochs} of SGD, learning rate {recipe.learning_rate}, momentum {recipe.momentum}"
+        return start + text(name, "splits", plan=plan), timed
     decay = f"{recipe.weight_decay:.0e}".replace("e-0", "e-")
-    trained = text(name, "published" if plan.compared else "recipe", how=how, decay=decay)
-    counting = (text(name, "counting"),) if plan.compared else ()
-    return start + trained + text(name, "seeds"), *counting, timed
+    trained = "published" if plan.compared else "recipe"
+    start += text(name, trained, plan=plan, recipe=recipe, decay=decay) + text(name, "seeds")
+    return (start, text(name, "counting"), timed) if plan.compared else (start, timed)
 
 
 def planned_variants(plan: Plan) -> Trials:
@@ -92,8 +85,8 @@ def _variants(plan: Plan, results: Results) -> Findings:
         rows.append(Row(values, printed, backbone.caption))
     unjudged = () if plan.splits else ("interval", "verdict")
     facts = {"unit": letter, "format": ".1f" if plan.splits else ".2f"}
-    shown = columns("table-efficiency", *unjudged, **facts)
-    return Findings(_texts(plan), (Table("variants", "Variants", shown, tuple(rows)),))
+    sizes = table("table-efficiency", "variants", "Variants", rows, *unjudged, **facts)
+    return Findings(_texts(plan), (sizes,))
 
 
 def _size(speed: SpeedFacts, name: str, total: int, base: int, unit: float) -> dict[str, float]:
@@ -127,10 +120,9 @@ def _theory(plan: Plan, results: Results) -> Findings:
         if name == backbone.studied:
             bounds += [Row(bound, section=caption) for bound in facts.bounds]
     rows.append(Row({"model": backbone.title, "cut": "none", "complexity": facts.uncut}))
-    shown, shown_bounds = columns("table-theory"), columns("table-theory", table="bounds")
     tables = (
-        Table("theory", "Spectral complexity", shown, tuple(rows)),
-        Table("bounds", "Bounds", shown_bounds, tuple(bounds)),
+        table("table-theory", "theory", "Spectral complexity", rows),
+        table("table-theory", "bounds", "Bounds", bounds),
     )
     norms = text("table-theory", "norms", studied=backbone.studied)
     return Findings((text("table-theory"), norms), tables)
@@ -163,24 +155,23 @@ def _vanishing(plan: Plan, results: Results) -> Findings:
             values[when] = 100 * mean(one[k] <= min(one) for one in means)
         rows.append(Row(values))
     label = facts.owners[facts.shortest]
-    measures = columns("fig-vanishing", table="measures")
-    names = [column.name for column in measures[1:]]
-    measured = tuple(
+    names = ("smallest_own", "own_over_other", "mean_square", "satisfied")
+    measured = [
         Row({"when": when} | fields_of(one, *names))
         for when, one in (("as built", trained.vanishing_built), ("trained", trained.vanishing))
-    )
-    caption, shown = "Polynomials by the class of their ideal", columns("fig-vanishing")
+    ]
+    experiment, caption = "fig-vanishing", "Polynomials by the class of their ideal"
     tables = (
-        Table("vanishing", caption, shown, tuple(rows)),
-        Table("measures", "How they vanish on test images", measures, measured),
+        table(experiment, "vanishing", caption, rows),
+        table(experiment, "measures", "How they vanish on test images", measured),
     )
     places = tuple(range(backbone.classes))
     series = Series(f"polynomial of class {label}", places, facts.means)
     axes = (Axis("class", names=tuple(map(str, places))), Axis("mean absolute value", format=".3f"))
     figure = Figure("polynomial", f"One polynomial of class {label}", *axes, (series,))
     cut, count = backbone.variants[name], len(facts.owners)
-    shortest = text("fig-vanishing", "shortest", label=label, polynomial=facts.text)
-    texts = text("fig-vanishing", count=count, name=name, cut=cut), shortest
+    shortest = text(experiment, "shortest", label=label, polynomial=facts.text)
+    texts = text(experiment, count=count, name=name, cut=cut), shortest
     return Findings(texts, tables, (figure,))
 
 
@@ -220,10 +211,10 @@ def _chosen(plan: Plan, results: Results) -> Findings:
             values["verdict"] = level([facts], [start]).word
         rows.append(Row(values, section=section))
     name, sizes = "table-choices", " and ".join(size_of(name) for name in plan.chosen[0].chosen)
-    how = text(name, psi=plan.options.psi, sizes=sizes)
+    how = text(name, plan=plan, sizes=sizes)
     how += f" {text(name, 'published')}" if plan.compared else ""
-    shown = columns(name, "verdict" * (not plan.splits), unit=letter)
-    return Findings((how,), (Table("choices", "Choices", shown, tuple(rows)),))
+    unjudged = "verdict" * (not plan.splits)
+    return Findings((how,), (table(name, "choices", "Choices", rows, unjudged, unit=letter),))
 
 
 Experiment(*heading("table-choices"), _choices, _chosen)
