@@ -41,7 +41,9 @@ def table(
     for one in _WORDS[experiment].get(id) or _WORDS[experiment]["columns"]:
         order = ("name", "label", "format", "std")  # that of a column which is a list
         parts = one if isinstance(one, dict) else dict(zip(order, one, strict=False))
-        shown = {k: v.format(**facts) if isinstance(v, str) else v for k, v in parts.items()}
+        shown: dict[str, Any] = {
+            k: v.format(**facts) if isinstance(v, str) else v for k, v in parts.items()
+        }
         columns += [Column(**shown)] * (shown["name"] not in without)
     return Table(id, caption, tuple(columns), tuple(rows))
 
