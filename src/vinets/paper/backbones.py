@@ -9,8 +9,8 @@ from typing import Any
 from vinets.core.plain import from_plain
 from vinets.heads import HEADS
 from vinets.models.networks import PRESETS, SIZES
-from vinets.paper import read_toml
 from vinets.report.values import Number
+from vinets.report.words import read_toml
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,7 +73,7 @@ class Backbone:
 PAPER = ("resnet18", "resnet34")
 """Those of the paper, which share their settings and stand in one set of results."""
 
-_KNOWN = read_toml("networks.toml")
+_KNOWN = read_toml("vinets.paper", "networks.toml")
 VARIANTS: dict[str, dict[str, float]] = _KNOWN["variants"]
 """Table 2: millions of parameters, accuracy in percent, images per second."""
 

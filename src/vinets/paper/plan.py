@@ -13,7 +13,7 @@ from vinets.core.settings import LatentOptions, SpeedOptions, TrainingOptions
 from vinets.heads import VanishingOptions
 from vinets.measure.accuracy import Difference, over_images, over_seeds
 from vinets.networks.build import rival_options
-from vinets.paper import backbones, words_of
+from vinets.paper import WORDS, backbones
 from vinets.paper.backbones import BACKBONES, UNCUT, Backbone
 from vinets.report.values import Axis, Figure, Number, Series, Table
 from vinets.runs.store import Store
@@ -248,7 +248,7 @@ def judge(claim: str, holds: Iterable[bool] | str, **facts: object) -> Judged:
     cases = [] if isinstance(holds, str) else list(holds)
     yes, total = sum(cases), len(cases)
     counted = "yes" if yes == total else "no" if yes == 0 else f"in {yes} of {total}"
-    says, found = words_of(claim, **facts)
+    says, found = (words.format(**facts) for words in WORDS.parts["judged"][claim])
     return says, found, holds if isinstance(holds, str) else counted
 
 
