@@ -32,7 +32,7 @@ class Backbone:
     cuts: tuple[str, ...]
     # Cuts of the table of generators, with what the paper prints in its Table 1, if anything.
     rows: Mapping[str, Mapping[str, Number]]
-    chosen: tuple[str, ...]  # variants that the choices are tried on
+    tried: Mapping[str, str]  # sizes and cuts of the variants that the choices are tried on
     choices: Mapping[str, Mapping[str, Any]]
     # How ψ, the components and the rule may be read; the first one changes nothing.
     readings: Mapping[str, Mapping[str, Any]]

@@ -183,18 +183,11 @@ Experiment(*heading("fig-vanishing"), _shown, _vanishing)
 def _choices(plan: Plan) -> Trials:
     """Plan a training for every network, size and choice."""
     return {
-        (f"{backbone.caption}, {size_of(name)}", choice): plan.trial(
-            backbone, backbone.variants[name], **changes
-        )
+        (f"{backbone.caption}, {size}", choice): plan.trial(backbone, cut, **changes)
         for backbone in plan.chosen
-        for name in backbone.chosen
+        for size, cut in backbone.tried.items()
         for choice, changes in list(backbone.choices.items())[: 3 if plan.quick else None]
     }
-
-
-def size_of(variant: str) -> str:
-    """Return the last word of a name such as VI-Net18-Tiny."""
-    return variant.rpartition("-")[2]
 
 
 def _chosen(plan: Plan, results: Results) -> Findings:
@@ -210,7 +203,7 @@ def _chosen(plan: Plan, results: Results) -> Findings:
         if plan.splits:
             values["verdict"] = level([facts], [start]).word
         rows.append(Row(values, section=section))
-    name, sizes = "table-choices", " and ".join(size_of(name) for name in plan.chosen[0].chosen)
+    name, sizes = "table-choices", " and ".join(plan.chosen[0].tried)
     how = text(name, plan=plan, sizes=sizes)
     how += f" {text(name, 'published')}" if plan.compared else ""
     unjudged = "verdict" * (not plan.splits)
