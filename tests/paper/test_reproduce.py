@@ -9,10 +9,12 @@ import sys
 from concurrent.futures import Executor
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from looks import faults
 from program import run
+from safetensors.torch import save_file
 
 from vinets.core.settings import RECIPES
 from vinets.models import create_model, load_weights, save_weights
@@ -29,6 +31,26 @@ from vinets.runs.trial import IdealFacts, TrialResult
 
 PLAN = Plan(seeds=2, quick=True, backbones=("resnet18",))
 SETTINGS = {"plan": PLAN, "device": "cpu", "progress": None}
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory) -> Folders:
+    """Small data in the layout of CIFAR and untrained weights, enough to run every experiment."""
+    root = tmp_path_factory.mktemp("paper")
+    binary = root / "data" / "cifar10" / "cifar-10-batches-bin"
+    binary.mkdir(parents=True)
+    rng = np.random.default_rng(0)
+    base = rng.integers(40, 215, size=(10, 3072))
+    for name in [f"data_batch_{i}" for i in range(1, 6)] + ["test_batch"]:
+        labels = np.arange(100) % 10
+        images = np.clip(base[labels] + rng.normal(0, 40, (100, 3072)), 0, 255)
+        rows = np.concatenate([labels[:, None], images], axis=1).astype(np.uint8)
+        (binary / f"{name}.bin").write_bytes(rows.tobytes())
+    torch.manual_seed(0)
+    weights = root / "weights"
+    weights.mkdir()
+    save_file(create_model("resnet18", 10).state_dict(), weights / "resnet18_cifar10.safetensors")
+    return Folders(root / "data", weights)
 
 
 @pytest.fixture(scope="module")
