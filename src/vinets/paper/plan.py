@@ -245,11 +245,12 @@ def judge(claim: str, holds: Iterable[bool] | str, **facts: object) -> Judged:
 
     ``facts`` are what these words leave open. A verdict of another kind is given as text.
     """
-    cases = [] if isinstance(holds, str) else list(holds)
-    yes, total = sum(cases), len(cases)
-    counted = "yes" if yes == total else "no" if yes == 0 else f"in {yes} of {total}"
     says, found = (words.format(**facts) for words in WORDS.parts["judged"][claim])
-    return says, found, holds if isinstance(holds, str) else counted
+    if isinstance(holds, str):
+        return says, found, holds
+    cases = list(holds)
+    yes, total = sum(cases), len(cases)
+    return says, found, "yes" if yes == total else "no" if yes == 0 else f"in {yes} of {total}"
 
 
 def judge_each(claim: str, cases: Iterable[tuple[str, bool]], **facts: object) -> Judged:
