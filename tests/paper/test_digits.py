@@ -160,15 +160,15 @@ def test_rows_of_oavi_show_the_steps_of_their_oracles(found):
 
 
 def test_claims_on_digits_need_no_printed_numbers(out):
-    evidence = claims.Evidence(PLAN, Results(results(out, "claims")))
+    evidence = claims.Evidence(PLAN, DIGITS, Results(results(out, "claims")))
     judged = {
         claim: verdict
         for function in claims.CLAIMS.values()
-        for claim, _, verdict in function(evidence, DIGITS)
+        for claim, _, verdict in function(evidence)
     }
     assert not any("parameters of the truncated" in claim for claim in judged)
     assert judged["the theorem's bounds on W_M, W_C and W_F hold"] == "yes"
-    rows = evidence.rows("fig-truncation", "")
+    rows = EXPERIMENTS["fig-truncation"].findings(PLAN, Store(out)).tables[0].rows
     words = [r.values["verdict"] for r in rows if r.values["head"] == "random monomials"]
     wins = words.count("ahead")
     expected = "yes" if wins == len(words) else f"in {wins} of {len(words)}" if wins else "no"

@@ -15,8 +15,9 @@ from vinets import VINet
 from vinets.core.plain import as_plain
 from vinets.data import digits
 from vinets.heads.facts import measure_vanishing
+from vinets.paper import text as words_of
 from vinets.paper.backbones import DIGITS
-from vinets.paper.page import NEEDED, NEXT, can_show, newcomers_page, read_results, results_page
+from vinets.paper.page import NEEDED, can_show, newcomers_page, read_results, results_page
 from vinets.report import Axis, Column, ExperimentResult, Figure, Row, Series, Table, html
 from vinets.report.values import ReferenceLine
 
@@ -186,7 +187,7 @@ def test_the_page_has_a_polynomial_its_means_the_claims_and_every_experiment(res
     titles = {section.title for section in shown.sections}
     assert titles >= {by_name[name].title for name in others}
     folder = f"out/demo/uncut/{DIGITS.network(0)} "
-    assert sum(folder in line for line in NEXT) == 2  # the folder of an uncut network
+    assert words_of("page-on-digits", "next").count(folder) == 2  # the folder of an uncut network
 
 
 def test_without_the_main_results_there_is_no_such_page(results):

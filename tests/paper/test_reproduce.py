@@ -9,15 +9,17 @@ import sys
 from concurrent.futures import Executor
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from looks import faults
 from program import run
+from safetensors.torch import save_file
 
 from vinets.core.settings import RECIPES
 from vinets.models import create_model, load_weights, save_weights
 from vinets.paper import claims
-from vinets.paper.backbones import READINGS, RESNET18, RESNET34, VARIANTS
+from vinets.paper.backbones import RESNET18, RESNET34, VARIANTS
 from vinets.paper.page import read_results, results_page
 from vinets.paper.plan import EXPERIMENTS, Experiment, Findings, Plan, Results
 from vinets.paper.reproduce import Folders, chosen_experiments, reproduce
@@ -29,6 +31,26 @@ from vinets.runs.trial import IdealFacts, TrialResult
 
 PLAN = Plan(seeds=2, quick=True, backbones=("resnet18",))
 SETTINGS = {"plan": PLAN, "device": "cpu", "progress": None}
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory) -> Folders:
+    """Small data in the layout of CIFAR and untrained weights, enough to run every experiment."""
+    root = tmp_path_factory.mktemp("paper")
+    binary = root / "data" / "cifar10" / "cifar-10-batches-bin"
+    binary.mkdir(parents=True)
+    rng = np.random.default_rng(0)
+    base = rng.integers(40, 215, size=(10, 3072))
+    for name in [f"data_batch_{i}" for i in range(1, 6)] + ["test_batch"]:
+        labels = np.arange(100) % 10
+        images = np.clip(base[labels] + rng.normal(0, 40, (100, 3072)), 0, 255)
+        rows = np.concatenate([labels[:, None], images], axis=1).astype(np.uint8)
+        (binary / f"{name}.bin").write_bytes(rows.tobytes())
+    torch.manual_seed(0)
+    weights = root / "weights"
+    weights.mkdir()
+    save_file(create_model("resnet18", 10).state_dict(), weights / "resnet18_cifar10.safetensors")
+    return Folders(root / "data", weights)
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +93,7 @@ def test_parameters_are_counted_as_in_the_paper(out):
 
 def test_baselines_are_compared_seed_by_seed(out):
     rows = _experiment(out, "fig-baselines").tables[0].rows
-    assert len(rows) == len(READINGS)  # at one cut
+    assert len(rows) == len(RESNET18.readings)  # at one cut
     found = {"vanishing": {}, "random": {}}
     for head, seed in ((head, seed) for head in found for seed in (0, 1)):
         trial = PLAN.trial(RESNET18, rows[0].values["cut"], head=head, seed=seed)
@@ -90,8 +112,8 @@ def test_every_claim_of_a_network_is_checked(out):
     name, store = "table-efficiency", Store(out)
     planned = EXPERIMENTS[name].planned(PLAN)
     results = Results({(name, *key): store.read(one) for key, one in planned.items()})
-    evidence = claims.Evidence(PLAN, results)
-    verdicts = {claim: verdict for claim, _, verdict in claims._table_two(evidence, RESNET18)}
+    evidence = claims.Evidence(PLAN, RESNET18, results)
+    verdicts = {claim: verdict for claim, _, verdict in claims._table_two(evidence)}
     assert verdicts["parameters of the truncated networks"] == "yes"  # whatever the weights are
 
 

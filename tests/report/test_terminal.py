@@ -6,6 +6,7 @@ import pytest
 from rich.console import Console
 
 from vinets.report import values
+from vinets.report.numbers import difference, number
 from vinets.report.terminal import _show, markdown, print_page, print_table
 from vinets.report.values import Axis, Column, Figure, Page, Row, Section, Series, Table
 
@@ -38,8 +39,8 @@ def test_a_pipe_gets_whole_rows(capsys, monkeypatch):
 def test_no_number_is_broken_and_nothing_is_cut_off(width):
     lines = on_a_terminal(TABLE, width)
     assert max(map(len, lines)) <= width
-    for number in ("103,466.0", "22", "3.2"):
-        assert any(number in line for line in lines)
+    for whole in ("103,466.0", "22", "3.2"):
+        assert any(whole in line for line in lines)
     together = " ".join(" ".join(lines).split())
     assert "VI-Net" in together and "…" not in together
 
@@ -102,3 +103,21 @@ def test_every_value_has_its_cell_and_the_papers_stand_in_brackets():
         "| **Second** | | |",
         "| C | 3 | yes |",
     ]
+
+
+@pytest.mark.parametrize(
+    ("value", "spec", "text"),
+    [
+        (float("inf"), ".2f", "–"),
+        (10**400, ".2f", "–"),
+        ("10.5M", ",", "10.5M"),
+        (3.0, ",d", "3"),
+        (0.123, "+.1%", "+12.3%"),
+        (-1.5, "10^.1f", "10^−1.5"),
+        (1234.56, ",.1f×", "1,234.6×"),
+        ([1], ".1f", "[1]"),
+    ],
+)
+def test_odd_values_are_shown_as_they_can_be(value, spec, text):
+    assert number(value, spec) == text
+    assert difference(value, None, spec) == difference(None, value, spec) == ""

@@ -179,18 +179,13 @@ def test_margins_that_tie_are_compared_at_equal_loss():
 NUMBERS = torch.zeros(3, dtype=torch.long)
 
 
-@pytest.mark.parametrize(
-    ("name", "values"),
-    [
-        ("delta", (0.0, 1.0)),
-        ("width", (1,)),
-        ("input_norm", (0.0,)),
-        ("form", ("other",)),
-        ("log10_R", (math.nan, math.inf)),
-    ],
-)
-def test_a_bound_names_what_is_outside_its_domain(name, values):
-    for value in values:
+OUTSIDE = {"delta": (0.0, 1.0), "width": (1,), "input_norm": (0.0,), "form": ("other",)}
+OUTSIDE["log10_R"] = (math.nan, math.inf)
+
+
+@pytest.mark.parametrize("name", OUTSIDE)
+def test_a_bound_names_what_is_outside_its_domain(name):
+    for value in OUTSIDE[name]:
         with pytest.raises(ValueError, match=f"'{name}' parameter of MarginBound"):
             bound(**{name: value})
 

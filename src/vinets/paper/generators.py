@@ -5,6 +5,7 @@ from __future__ import annotations
 from statistics import mean
 
 from vinets.measure.dimension import dimension_correlation
+from vinets.paper import heading, table, text
 from vinets.paper.backbones import UNCUT, Backbone
 from vinets.paper.plan import (
     Experiment,
@@ -17,39 +18,12 @@ from vinets.paper.plan import (
     series_of,
     share,
 )
-from vinets.report.values import Axis, Column, Figure, ReferenceLine, Row, Table
+from vinets.report.values import Axis, Figure, ReferenceLine, Row
 from vinets.runs.tasks import RATIOS
 from vinets.runs.trial import IdealFacts
 
-CUT = (Column("cut", "cut"), Column("removed", "removed %", ".1f"))
 MONOMIALS = Axis("monomials", log=True, format=",.0f")
-
-# --- the paper's table ------------------------------------------------------------------------
-
-COLUMNS = (
-    *CUT,
-    Column("monomials", "monomials", ","),
-    Column("polynomials", "polynomials", ","),
-    Column("seconds", "seconds", ",.2f", difference=False),
-    Column("speedup", "their seconds over ours", ",.0f"),
-)
-A_CLASS = Column("monomials of a class", "of a class", ".1f")
-SATURATED = (
-    "There are few monomials of so low a degree, and the classes together take nearly all of them: "
-    "what differs from cut to cut is how many each class takes, here the mean over the classes."
-)
-COMPARED = (
-    "What vanishes depends on the scale of the components, which the paper does not give. Plain "
-    "components give its counts at the late cuts of ResNet-18 and at the last of ResNet-34, so "
-    "all tables and figures take them, unless they say otherwise. Its definition asks for a mean "
-    "square of at most ψ, its listing of ABM compares the root of an eigenvalue: the second table "
-    "has both readings on both scales.",
-    "The share removed counts the convolutions of stages 2 to 4, shortcuts included. It gives the "
-    "paper's percentages of ResNet-18, but for 66.7 where 64.5 is printed; for ResNet-34 no way of "
-    "counting that we tried gives them, and the cuts with the nearest share were taken. The last "
-    "two rows of ResNet-18 are the cuts of Medium and Large, so those of ResNet-34 are here too.",
-)
-
+A_CLASS = "monomials of a class"
 TRAINING_IMAGES = 50_000  # images to train on, of both CIFAR data sets
 
 
@@ -57,19 +31,21 @@ def counts_of(facts: IdealFacts, backbone: Backbone) -> dict[str, float]:
     """Count monomials and polynomials; with few of them in all, average over classes, too."""
     counts = fields_of(facts, "monomials", "polynomials")
     if backbone.splits:
-        counts[A_CLASS.name] = mean((facts.by_class or {}).values())
+        counts[A_CLASS] = mean((facts.by_class or {}).values())
     return counts
+
+
+# --- the paper's table ------------------------------------------------------------------------
 
 
 def _readings(plan: Plan) -> Trials:
     """Plan an ideal for every row and reading, with nothing else on the machine for its seconds."""
-    trials: Trials = {}
-    for backbone in plan.chosen:
-        for cut in list(backbone.rows)[-2 if plan.quick else 0 :]:
-            for reading, changes in backbone.readings.items():
-                trial = plan.trial(backbone, cut, task="ideals", alone=True, **changes)
-                trials[reading, backbone, cut] = trial
-    return trials
+    return {
+        (reading, backbone, cut): plan.trial(backbone, cut, task="ideals", alone=True, **changes)
+        for backbone in plan.chosen
+        for cut in list(backbone.rows)[-2 if plan.quick else 0 :]
+        for reading, changes in backbone.readings.items()
+    }
 
 
 def _counted(plan: Plan, results: Results) -> Findings:
@@ -84,35 +60,27 @@ def _counted(plan: Plan, results: Results) -> Findings:
         section = backbone.caption if reading == first else f"{backbone.caption}: {reading}"
         rows[reading].append(Row(values, paper, section))
 
-    most = plan.start.latents.per_class
+    name, most = "table-generators", plan.start.latents.per_class
     points = "four fifths of the training images" if most is None else f"{most} points a class"
     for backbone in plan.chosen if plan.compared else ():
         every = TRAINING_IMAGES // backbone.classes
         points += f"; all {every} for {backbone.data_title}" * (every < (most or 0))
-    text = [
-        f"ABM of degree {plan.options.max_degree} in tanh of {plan.components} principal "
-        f"components, {points}. The constant is not counted as a monomial."
-    ]
-    text += COMPARED if plan.compared else (SATURATED,) if plan.splits else ()
+    texts = [text(name, plan=plan, points=points)]
+    parts = ("scales", "shares") if plan.compared else ("splits",) * plan.splits
+    texts += [text(name, part) for part in parts]
     if not plan.quick:
-        seconds = "Seconds are those of the ideals alone, with nothing else on the machine."
-        unknown = " The paper does not say which machine it used."
-        text.append(seconds + unknown * plan.compared)
-    columns = COLUMNS if plan.compared else COLUMNS[:-1]
-    if plan.splits:
-        columns = (*columns[:3], A_CLASS, *columns[3:])
+        texts.append(text(name, "seconds") + text(name, "machine") * plan.compared)
+    without = "speedup" * (not plan.compared), A_CLASS * (not plan.splits)
     caption = "Other readings of the paper" if plan.chosen[0].name in UNCUT else "Other rules"
-    more = tuple(row for reading in others for row in rows[reading])
+    more = [row for reading in others for row in rows[reading]]
     tables = (
-        Table("generators", first, columns, tuple(rows[first])),
-        Table("generators-readings", caption, columns, more),
+        table(name, "generators", first, rows[first], *without),
+        table(name, "generators-readings", caption, more, *without),
     )
-    return Findings(tuple(text), tables)
+    return Findings(tuple(texts), tables)
 
 
-Experiment(
-    "table-generators", "How many generators, and how fast", "Table 1", 2, _readings, _counted
-)
+Experiment(*heading("table-generators"), _readings, _counted)
 
 # --- layer by layer ---------------------------------------------------------------------------
 
@@ -136,17 +104,11 @@ def _by_layer(plan: Plan, results: Results) -> Findings:
     what = "convolution, counted from the first block" if backbone.residual else "layer"
     axes = Axis(what, format=".0f"), Axis("count", log=True, format=",.0f")
     figure = Figure("generators-by-layer", backbone.caption, *axes, series_of(points))
-    text = f"ABM with ψ = {plan.options.psi} behind every "
-    if backbone.residual:
-        text += "convolution of a residual block: inside the block, behind bn1, and behind its "
-        text += "sum. The first convolution of a stage is where the map gets smaller."
-    else:
-        text += "layer that changes the map: normalisation, ReLU and pooling."
-    return Findings((text,), figures=(figure,))
+    part = "residual" if backbone.residual else "text"
+    return Findings((text("fig-generators", part, plan=plan),), figures=(figure,))
 
 
-title, place = "Generators behind every layer", "Figure on truncation and the number of generators"
-Experiment("fig-generators", title, place, 7, _layers, _by_layer)
+Experiment(*heading("fig-generators"), _layers, _by_layer)
 
 # --- pruning ----------------------------------------------------------------------------------
 
@@ -168,23 +130,12 @@ def _left(plan: Plan, results: Results) -> Findings:
         )
         name, axes = f"monomials-{backbone.data}", (plan.removed, MONOMIALS)
         figures.append(Figure(name, backbone.caption, *axes, series, levels=levels))
-    text = (
-        "Monomials that evaluation of the remaining polynomials needs, without the constant. The "
-        f"line at {plan.components} is the number of variables."
-    )
-    return Findings((text,), figures=tuple(figures))
+    return Findings((text("fig-monomials", plan=plan),), figures=tuple(figures))
 
 
-title, place = "Monomials left after pruning", "Figure on pruning and monomials"
-Experiment("fig-monomials", title, place, 6, _every_cut, _left)
+Experiment(*heading("fig-monomials"), _every_cut, _left)
 
 # --- dimension --------------------------------------------------------------------------------
-
-DIMENSION_COLUMNS = (
-    *CUT,
-    Column("dimension", "dimension", ".1f", "dimension_std"),
-    Column("monomials", "monomials", ","),
-)
 
 
 def _estimates(plan: Plan) -> Trials:
@@ -196,7 +147,7 @@ def _estimates(plan: Plan) -> Trials:
 
 
 def _estimated(plan: Plan, results: Results) -> Findings:
-    counted = A_CLASS.name if plan.splits else "monomials"
+    name, counted = "fig-dimension", A_CLASS if plan.splits else "monomials"
     rows, notes = [], []
     points: dict[Key, tuple[float, float]] = {}
     for backbone in plan.chosen:
@@ -211,26 +162,16 @@ def _estimated(plan: Plan, results: Results) -> Findings:
             rows.append(Row(values, section=backbone.caption))
             own[backbone.caption, cut] = found.mean, counts[counted]
         points |= own
-        c = dimension_correlation(*zip(*own.values(), strict=True))
-        notes.append(
-            f"{backbone.caption}: Pearson correlation {c.pearson:.2f} (p = {c.pearson_p:.2g}), "
-            f"rank correlation {c.spearman:.2f} (p = {c.spearman_p:.2g}), {c.count} cuts."
-        )
-    columns = (*DIMENSION_COLUMNS, A_CLASS) if plan.splits else DIMENSION_COLUMNS
+        correlation = dimension_correlation(*zip(*own.values(), strict=True))
+        notes.append(text(name, "note", caption=backbone.caption, **vars(correlation)))
     x = Axis("intrinsic dimension, mean over classes", format=".1f")
-    y = Axis(A_CLASS.name, format=".0f") if plan.splits else MONOMIALS
+    y = Axis(A_CLASS, format=".0f") if plan.splits else MONOMIALS
     title, series = "Dimension and monomials", series_of(points)
     figure = Figure("dimension", title, x, y, series, kind="scatter")
     used = sorted({one.dimension.neighbours for one in results.values() if one.dimension})
-    text = (
-        "Levina and Bickel's estimate with MacKay and Ghahramani's mean over the points of a "
-        f"class, {' or '.join(map(str, used))} neighbours, mean over the classes. One point is one "
-        "cut. With few points and many dimensions the estimate is too small; it orders layers "
-        "rather than measuring them."
-    )
-    table = Table("dimension", "By cut", columns, tuple(rows))
-    return Findings((text,), (table,), (figure,), tuple(notes))
+    how = text(name, neighbours=" or ".join(map(str, used)))
+    by_cut = table(name, "dimension", "By cut", rows, A_CLASS * (not plan.splits))
+    return Findings((how,), (by_cut,), (figure,), tuple(notes))
 
 
-title, place = "Intrinsic dimension and the number of monomials", "Figure on intrinsic dimension"
-Experiment("fig-dimension", title, place, 9, _estimates, _estimated)
+Experiment(*heading("fig-dimension"), _estimates, _estimated)

@@ -17,62 +17,16 @@ import numpy as np
 from vinets.core.files import read_json
 from vinets.core.plain import from_plain
 from vinets.ideals.plot import plot_generators
+from vinets.paper import text
 from vinets.report import values as blocks
 from vinets.report.numbers import number
 from vinets.report.values import Block, Column, ExperimentResult, Page, Section, Table
 
-LEAD = (
-    "Every table has our values. Below them, where the paper prints one, stand its value and ours "
-    "less the paper's. ± is one standard deviation. The data of every figure lie folded below it."
-)
-NOT_DONE = (
-    "Not complete: {} of its trials were still to be done when this was written. The same command "
-    "goes on where it was."
-)
 NEEDED = (
     *("fig-vanishing", "fig-kept", "fig-truncation", "fig-parameters", "claims"),
     "table-efficiency",
 )
 """Experiments that the page on digits begins with; without one of them there is no such page."""
-
-IDEALS = (
-    "In the latent space of a network, the images of one class lie near a curved surface. Such a "
-    "surface satisfies polynomial equations: there are polynomials that are zero on it, and not "
-    "elsewhere. All polynomials that vanish on a set of points form its vanishing ideal; because "
-    "data are noisy, we look for polynomials whose mean square on the points is at most a small "
-    "ψ, and keep generators of this approximate vanishing ideal. A VI-Net cuts a trained network "
-    "at an inner layer, and puts the generators of every class there: their absolute values, and "
-    "one linear layer, stand in place of the layers behind the cut."
-)
-READ = (
-    "This is one of them. It was found on training images of the digit {label}, in the variables "
-    "x0, x1, …: principal components of the latents, of unit variance, squashed into [−1, 1]. On "
-    "test images its mean absolute value is smallest for that digit:"
-)
-PICTURE = (
-    "A column for every polynomial of a VI-Net that is cut at {cut}, a row for every class of test "
-    "images; dark is small. Each block of columns was found as generators of one class. Where only "
-    "the linear layer W_F is trained, the polynomials stay as they were found. Training of the "
-    "coefficients C moves them, unless the loss has a part that keeps them small on their class."
-)
-TRUNCATION = (
-    "Each point is a network that is cut at one layer, from late cuts on the left to early ones "
-    "on the right, with another head behind the cut. The backbone stays as it is. VI-Net, random "
-    "monomials and the linear layer on components see the same variables; the flat linear layer "
-    "and the MLP see all of the map."
-)
-LEVEL = (
-    "Two networks are called level where the paired 95 % interval of the difference of their "
-    "accuracies, over splits and test images, contains 0; else one of them is ahead."
-)
-NEXT = (
-    "vinets build out/demo/uncut/digits-0 --data digits --cut pool --baselines --out out/vinet  "
-    "# one VI-Net, with every other head next to it",
-    "vinets compress out/demo/uncut/digits-0 --data digits --budget drop=0.5 --out out/small  "
-    "# the smallest network that loses at most half a point, with product heads",
-    "vinets reproduce all --data data --weights weights --out out/paper  "
-    "# the same experiments on CIFAR-10 and CIFAR-100",
-)
 
 # --- results ----------------------------------------------------------------------------------
 
@@ -126,7 +80,7 @@ def results_page(results: Iterable[ExperimentResult], title: str = "Results") ->
         lead.append(f"Quick runs are: {', '.join(one.title for one in quick)}.")
     lead += [_score(one) for one in results if one.experiment == "claims" and one.tables]
     if len(quick) < len(results):  # quick runs are not held against the paper
-        lead.append(LEAD)
+        lead.append(text("page", "lead"))
     title += ", a quick run" * bool(quick)
     return Page(title, tuple(lead), tuple(map(_section, results)), _footer(results))
 
@@ -140,10 +94,11 @@ def _score(claims: ExperimentResult) -> Block:
     """Count the claims that hold."""
     kinds = Counter(str(row.values.get("verdict")) for row in claims.tables[0].rows)
     partly = sum(count for verdict, count in kinds.items() if verdict.startswith("in "))
-    text = f"Of {kinds.total()} claims of the paper, {kinds['yes']} hold here, {partly} hold in "
-    text += f"part, and {kinds['no']} do not."
     others = kinds.total() - kinds["yes"] - kinds["no"] - partly
-    return blocks.Notice(text + f" {others} only compare machines." * bool(others))
+    score = text(
+        "page", "score", all=kinds.total(), partly=partly, yes=kinds["yes"], no=kinds["no"]
+    )
+    return blocks.Notice(score + (text("page", "machines", count=others) if others else ""))
 
 
 def _section(result: ExperimentResult) -> Section:
@@ -159,7 +114,8 @@ def _section(result: ExperimentResult) -> Section:
     if filled := tuple(table for table in tables if table.rows):
         run.append(blocks.Beside(filled))
     folded = blocks.Folded("How it was run", tuple(run) or ("The results do not say.",))
-    missing = [blocks.Notice(NOT_DONE.format(result.missing))] * bool(result.missing)
+    notice = blocks.Notice(text("page", "missing", missing=result.missing))
+    missing = [notice] * bool(result.missing)
     shown = (*result.text, *result.tables, *figures, blocks.Bullets(result.notes), folded)
     remarks = (result.paper, "quick run" * bool(result.quick), "not complete" * len(missing))
     remark = ", ".join(filter(None, remarks))
@@ -183,18 +139,21 @@ def newcomers_page(results: Sequence[ExperimentResult]) -> Page:
     by_name = {one.experiment: one for one in results}
     vanishing, *first, efficiency = (by_name[name] for name in NEEDED)
     kept, truncation, parameters, claims = first
-    comparisons = (LEVEL, blocks.Folded("Every comparison", truncation.tables))
-    layers: tuple[Block, ...] = (TRUNCATION, *truncation.figures, *comparisons)
+    texts = {
+        part: text("page-on-digits", part) for part in ("ideals", "truncation", "level", "next")
+    }
+    comparisons = (texts["level"], blocks.Folded("Every comparison", truncation.tables))
+    layers: tuple[Block, ...] = (texts["truncation"], *truncation.figures, *comparisons)
     sections = (
         Section("Every polynomial on every class", _kept(kept), "kept"),
         Section("Accuracy against removed layers", layers, "truncation"),
         Section("Accuracy against parameters", parameters.figures, "parameters"),
         Section("The paper's claims", (*claims.text, *claims.tables), "claims"),
         *(_section(one) for one in results if one not in first),
-        Section("What next", (blocks.Code("\n".join(NEXT)),), "next"),
+        Section("What next", (blocks.Code(texts["next"]),), "next"),
     )
     title = "Networks of vanishing polynomials, on handwritten digits"
-    lead = (_score(claims), IDEALS, *_lead(vanishing, efficiency))
+    lead = (_score(claims), texts["ideals"], *_lead(vanishing, efficiency))
     return Page(title, lead, sections, _footer(results))
 
 
@@ -217,27 +176,26 @@ def _lead(vanishing: ExperimentResult, efficiency: ExperimentResult) -> tuple[Bl
     caption, row = "On the test images of every digit", ("mean of |p|", *means)
     table = Table.from_rows("one", caption, columns, [row])
     formula = blocks.Code(f"p = {polynomial.removesuffix('.')}")
-    return blocks.Facts(facts), READ.format(label=said.rpartition(" ")[2]), formula, table
+    read = text("page-on-digits", "read", label=said.rpartition(" ")[2])
+    return blocks.Facts(facts), read, formula, table
 
 
 def _kept(kept: ExperimentResult) -> tuple[Block, ...]:
     """Return pictures of polynomials times classes, as found and after training, and the rest."""
     rows = [row for row in kept.tables[0].rows if "means" in row.values]
     cut = (rows[-1].section or "").rpartition(", ")[2]
-    titles = {
-        None: "as found, and with W_F alone trained",
-        0: "C and W_F trained",
-        1: "C and W_F trained, kept small",
-    }
+    titles = {None: "built", 0: "free", 1: "bound"}  # by the weight on vanishing
     drawings: list[Block] = []
     for row in rows:
-        values, title = row.values, titles.get(row.values["weight"])
-        if title and (row.section or "").endswith(f", {cut}"):
+        values, weight = row.values, row.values["weight"]
+        if weight in titles and (row.section or "").endswith(f", {cut}"):
+            title = text("page-on-digits", titles[weight])
             means = np.array([line.split() for line in values["means"]], dtype=float).T
             draw = partial(plot_generators, means, np.array(values["owners"]), range(len(means)))
             caption = f"{title}: {number(values['accuracy'], '.2f')} % right; mean on the own "
             caption += f"class {number(values['ratio'], '.3f')} of that on the others"
             alt = f"Polynomials by class, {title}"
             drawings.append(blocks.Drawing(f"means-{len(drawings)}", alt, caption, draw))
-    pictures = (PICTURE.format(cut=cut), blocks.Beside(tuple(drawings))) if drawings else ()
+    picture = text("page-on-digits", "picture", cut=cut)
+    pictures = (picture, blocks.Beside(tuple(drawings))) if drawings else ()
     return (*pictures, *kept.text, *kept.tables, *kept.figures)

@@ -13,7 +13,7 @@ from vinets.core.settings import LatentOptions, SpeedOptions, TrainingOptions
 from vinets.heads import VanishingOptions
 from vinets.measure.accuracy import Difference, over_images, over_seeds
 from vinets.networks.build import rival_options
-from vinets.paper import backbones
+from vinets.paper import WORDS, backbones
 from vinets.paper.backbones import BACKBONES, UNCUT, Backbone
 from vinets.report.values import Axis, Figure, Number, Series, Table
 from vinets.runs.store import Store
@@ -240,17 +240,23 @@ Judged: TypeAlias = tuple[str, str, str]
 """A claim of the paper in our words, what was found here, and whether it holds."""
 
 
-def count(holds: Iterable[bool]) -> str:
-    """Say in how many cases a claim holds."""
-    every = list(holds)
-    yes, total = sum(every), len(every)
-    return "yes" if yes == total else "no" if yes == 0 else f"in {yes} of {total}"
+def judge(claim: str, holds: Iterable[bool] | str, **facts: object) -> Judged:
+    """Say in how many cases a claim holds, in the words of ``experiments.toml``.
+
+    ``facts`` are what these words leave open. A verdict of another kind is given as text.
+    """
+    says, found = (words.format(**facts) for words in WORDS.parts["judged"][claim])
+    if isinstance(holds, str):
+        return says, found, holds
+    cases = list(holds)
+    yes, total = sum(cases), len(cases)
+    return says, found, "yes" if yes == total else "no" if yes == 0 else f"in {yes} of {total}"
 
 
-def judge(claim: str, cases: Iterable[tuple[str, bool]], sentence: str = "{}") -> Judged:
-    """Put what is said of every case into a sentence, and count those in which the claim holds."""
+def judge_each(claim: str, cases: Iterable[tuple[str, bool]], **facts: object) -> Judged:
+    """Judge a claim by cases of which something is said, each with whether the claim holds."""
     texts, holds = zip(*cases, strict=True)
-    return claim, sentence.format(", ".join(texts)), count(holds)
+    return judge(claim, holds, cases=", ".join(texts), **facts)
 
 
 def level(

@@ -25,6 +25,7 @@ from vinets.data import load_data
 from vinets.measure import machine
 from vinets.measure.dimension import require_estimator
 from vinets.networks.storage import DESCRIPTION, WEIGHTS
+from vinets.paper import text
 from vinets.paper.backbones import BACKBONES, PAPER, Backbone
 from vinets.paper.plan import EXPERIMENTS, QUICK, Experiment, Plan, fields_of
 from vinets.report.figures import can_draw, save_figure
@@ -76,11 +77,10 @@ class Folders:
         """
         files, recipe = self.files(backbone, split), RECIPES[backbone.recipe]
         if backbone.splits and not Path(files.weights).is_file():
+            options, data = replace(recipe.recipe, seed=split), load_data(recipe.data, seed=split)
+            how: dict[str, Any] = {"recipe": options, "progress": progress}
             # Small networks are as fast on the CPU, and the same everywhere.
-            options: dict[str, Any] = {"device": "cpu", "progress": progress}
-            options["recipe"] = replace(recipe.recipe, seed=split)
-            data, out = load_data(recipe.data, seed=split), Path(files.weights).parent
-            train_into(out, recipe.model, data, **options)
+            train_into(Path(files.weights).parent, recipe.model, data, device="cpu", **how)
         elif not backbone.splits and self.find(backbone) is None:
             out = self.weights / backbone.recipe
             words = ("--recipe", backbone.recipe, "--data", files.data, "--out", str(out))
@@ -103,7 +103,7 @@ def reproduce(
     progress: Progress | str | None = "auto",
     show: Callable[[ExperimentResult], object] = lambda result: None,
 ) -> list[Path]:
-    """Carry out experiments; write ``NAME.json``, and PNG and SVG below ``figures``.
+    """Carry out experiments by their names; write ``NAME.json``, and PNG and SVG below ``figures``.
 
     One experiment comes after the other, that with the fewest trials first, and is written when it
     is complete; until then its file says how much is missing. Files of a quick plan end in
@@ -112,17 +112,10 @@ def reproduce(
     of other data or weights in ``out`` are refused. ``calls.jsonl`` has a line for every call that
     carried out trials, with its time.
 
-    Parameters
-    ----------
-    names : sequence of str
-        Of :data:`EXPERIMENTS`, or ``("all",)``.
-    jobs : int or str, default=1
-        Processes side by side on the device, or the address of a cluster, see
-        :func:`vinets.core.executors.open_executor`, whose workers have to see the folders.
-    command : sequence of str
-        Kept in the results, for the record.
-    show : callable
-        Gets every result when it is complete.
+    The names ``("all",)`` stand for all of :data:`EXPERIMENTS`. ``jobs`` are processes side by side
+    on the device, or the address of a cluster, whose workers have to see the folders; see
+    :func:`vinets.core.executors.open_executor`. The ``command`` is kept in the results, and
+    ``show`` gets each of them when it is complete.
     """
     chosen, store = chosen_experiments(names, plan), Store(out)
     trials = [trial for experiment in chosen for trial in experiment.trials(plan)]
@@ -197,23 +190,17 @@ def chosen_experiments(names: Sequence[str], plan: Plan) -> list[Experiment]:
             f"The results of {', '.join(plan.backbones)} have settings of their own. Pass one of "
             f"them and a folder for it; {' and '.join(PAPER)} go together."
         )
-    wanted = EXPERIMENTS if "all" in names else dict.fromkeys(names)
-    known = [EXPERIMENTS[name] for name in wanted]
-    none = [one.name for one in known if not one.planned(plan)]
-    if none and "all" not in names:
-        raise ValueError(f"{', '.join(none)} is not for {', '.join(plan.backbones)}.")
-    return sorted((e for e in known if e.name not in none), key=lambda one: one.order)
+    known = EXPERIMENTS if "all" in names else dict.fromkeys(names)
+    wanted = [EXPERIMENTS[name] for name in known]
+    empty = [one.name for one in wanted if not one.planned(plan)]
+    if empty and "all" not in names:
+        raise ValueError(f"{', '.join(empty)} is not for {', '.join(plan.backbones)}.")
+    return sorted((one for one in wanted if one.name not in empty), key=lambda one: one.order)
 
 
 def quick_sentence(plan: Plan) -> str:
     """Return what a quick run says of itself before anything else, out of its settings."""
-    start = plan.start
-    return (
-        f"A quick run, to see that everything works: {start.sampling.train} training and "
-        f"{start.sampling.test} test images of each class, {plan.components} principal "
-        f"components, {plan.epochs}, and few of the cuts. Its numbers say nothing about the "
-        "paper, so that they stand alone and nothing is judged."
-    )
+    return text("page", "quick", plan=plan)
 
 
 def _file(experiment: Experiment, plan: Plan, store: Store) -> Path:
@@ -260,7 +247,7 @@ def _write(experiment: Experiment, plan: Plan, store: Store, **facts: Any) -> Ex
     options = {k: v for group in GROUPS for k, v in as_plain(getattr(plan.start, group)).items()}
     facts["settings"] = {k: options[k] for k in options if k in {*QUICK, *plan.chosen[0].settings}}
     facts |= fields_of(experiment, "title", "order", "paper")
-    quick = quick_sentence(plan) if plan.quick else ""
-    result = ExperimentResult(experiment.name, quick=quick, **facts)
+    facts["quick"] = quick_sentence(plan) if plan.quick else ""
+    result = ExperimentResult(experiment.name, **facts)
     write_json(_file(experiment, plan, store), as_plain(result))
     return result

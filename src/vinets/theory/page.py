@@ -29,56 +29,16 @@ from vinets.report.values import (
     Value,
     facts_table,
 )
+from vinets.report.words import Words
 from vinets.theory.advisor import DEGREES, Advice, power_of_ten
-from vinets.theory.bounds import PolynomialBounds
 from vinets.theory.norms import Complexity
 from vinets.theory.study import CURVE_POINTS, QUANTILES, Corollary, Study
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-
-LAYER_COLUMNS = (
-    Column("name", "layer"),
-    Column("role"),
-    Column("cut"),
-    Column("spectral", "‖W‖₂", ".4g"),
-    Column("kernel_bound", "kernel bound", ".4g"),
-    Column("excess", format=".2f×"),
-    Column("two_one", "‖Wᵀ‖₂,₁", ".4g"),
-    Column("lipschitz", "ρ", ".3g"),
-    Column("share", format=".1%"),
-)
-BOUND_COLUMNS = (
-    Column("quantity"),
-    Column("source"),
-    Column("actual", format=".4g"),
-    Column("bound", format=".4g"),
-    Column("tightness", "actual / bound", ".2g"),
-    Column("holds", better="yes"),
-)
 BEHIND = "network behind the cut"
-MEANING = (
-    "The spectral complexity R of a network is the product of the spectral norms ‖W‖₂ of its "
-    "layers and of the Lipschitz constants ρ behind them, times (Σ(‖Wᵀ‖₂,₁ / ‖W‖₂)^(2/3))^(3/2). "
-    "Margin bounds on the error of a classifier grow with R, so of two networks with the same "
-    "margins, they favour the one with the smaller R."
-)
-NORMS = (
-    "Norms are those of each layer as an operator at this input size. The kernel bound is what the "
-    "reshaped kernel alone would give, the excess how far it is above. In a residual block, what "
-    "runs past a layer counts in it: fork, carry and join name its place. The share is that of "
-    "the layer in the sum."
-)
-ADVICE = (
-    "Polynomials are certified where the bound on κ, which knows their size only, is at most 1. It "
-    "uses the {} constant, ‖W_F‖₂ ≤ λ₁ = {} and ‖W_Fᵀ‖₂,₁ / ‖W_F‖₂ ≤ λ₂ = {} for the final layer. "
-    "The bound is linear in τ, the largest ℓ₁ norm of a polynomial's coefficients, so there is a "
-    "largest τ for every size. Below 1, no polynomial with a leading coefficient of 1 is "
-    "certified. That does not say that its κ is above 1: the bound may be far from attained. This "
-    "is for polynomials of one vector per example, with variables in [−1, 1] and no linear path "
-    "next to them."
-)
+WORDS = Words("vinets.theory", "page.toml")
 
 
 def theory_page(study: Study, title: str, command: str, machine: Mapping[str, object]) -> Page:
@@ -92,7 +52,14 @@ def theory_page(study: Study, title: str, command: str, machine: Mapping[str, ob
         if log is not None and math.isfinite(log):
             word = "less" if log < 0 else "more"
             facts.append(("κ, exactly", power(log), f"{word} complex than the uncut network"))
-        sections.append(_bounds_section(study, network.head.bounds))
+        known: list[Block] = [kappa_sentence(study)]
+        if (bounds := network.head.bounds) is not None:
+            caption = WORDS.text("bounds", "caption", size=bounds.size)
+            rows = (Row(vars(one)) for one in bounds.bounds)
+            held = "Every bound holds." if bounds.holds else "A bound is broken."
+            known += [WORDS.table("bounds", "bounds", caption, rows)]
+            known += [WORDS.text("bounds", held=held)]
+        sections.append(Section("κ and the bounds of the theorem", tuple(known)))
     size, remark = "none", f"at τ = {study.advice.tau:g}"
     if setting is not None:
         size = f"{setting.polynomials:,} × {setting.monomials:,}"
@@ -100,11 +67,18 @@ def theory_page(study: Study, title: str, command: str, machine: Mapping[str, ob
     gone = f"replaces or changes {len(study.split.removed)} of {len(uncut.layers)} layers"
     facts += [("Certified head", size, remark), ("Cut", study.cut, gone)]
     sections.append(_advice_section(study.advice))
-    if study.corollary is not None:
-        sections.append(_margins_section(study.corollary))
+    if (corollary := study.corollary) is not None:
+        columns = [Column("network"), Column("error", "error L₀", ".2%")]
+        columns += [Column(str(q), f"{q:.0%}", ".3g") for q in QUANTILES]
+        sides = ("uncut network", corollary.uncut), (BEHIND, corollary.network)
+        cells = [(name, one.error, *map(one.quantiles, QUANTILES)) for name, one in sides]
+        caption = f"Quantiles of the margins of {len(corollary.uncut.margins):,} training examples"
+        table = Table.from_rows("quantiles", caption, columns, cells)
+        parts = (corollary_sentence(corollary.ratio(0.5)), table, margins_figure(corollary))
+        sections.append(Section("Margins and the corollary", parts))
     machines = facts_table("machine", "Versions and machine", machine.items())
     sections.append(Section("How to repeat it", (Code(command), machines)))
-    lead = (MEANING, Facts(tuple(facts)))
+    lead = (WORDS.text("layers", "meaning"), Facts(tuple(facts)))
     return Page(title, lead, tuple(sections), f"vinets {machine['vinets']}.")
 
 
@@ -134,31 +108,16 @@ def _layers_section(study: Study) -> Section:
                 values["spectral"] = f"{number(layer.spectral, '.4g')} (not converged)"
             rows.append(Row(values))
         short, caption = name.split()[0], f"{name.capitalize()}, R = {power(complexity.log10_R)}"
-        tables.append(Table(f"layers-{short}", caption, LAYER_COLUMNS, tuple(rows)))
-    return Section("R by layer", (NORMS, layers_figure(study.uncut, others), *tables))
-
-
-def _bounds_section(study: Study, bounds: PolynomialBounds | None) -> Section:
-    """Show what is known of κ and, for a head of polynomials, its norms next to their bounds."""
-    title = "κ and the bounds of the theorem"
-    if bounds is None:
-        return Section(title, (kappa_sentence(study),))
-    size = bounds.size
-    caption = (
-        f"Norms next to their bounds: degree d = {size.degree}, S = {size.monomials:,} monomials, "
-        f"N = {size.polynomials:,} polynomials, τ = {size.tau:.4g}"
-    )
-    table = Table("bounds", caption, BOUND_COLUMNS, tuple(Row(vars(b)) for b in bounds.bounds))
-    held = "Every bound holds." if bounds.holds else "A bound is broken."
-    text = f"{held} Where actual / bound is 1, the bound is attained."
-    return Section(title, (kappa_sentence(study), table, text))
+        tables.append(WORDS.table("layers", f"layers-{short}", caption, rows))
+    norms = WORDS.text("layers", "norms")
+    return Section("R by layer", (norms, layers_figure(study.uncut, others), *tables))
 
 
 def _advice_section(advice: Advice) -> Section:
     """Return the wanted size and its halvings with the largest τ, and a map for every degree."""
     region, tau = advice.region, f"τ = {advice.tau:g}"
-    lambdas = (number(bound, ".4g") for bound in (region.lambda_1, region.lambda_2))
-    text = ADVICE.format(region.constant, *lambdas)
+    lambdas = {name: number(getattr(region, name), ".4g") for name in ("lambda_1", "lambda_2")}
+    text = WORDS.text("advice", constant=region.constant, **lambdas)
     sizes: dict[tuple[int, int], list[Value]] = {}  # the largest τ by rising degree
     for row in advice.path:
         largest = f"{power_of_ten(row.log10_tau_max)}{'*' if row.fits else ''}"
@@ -177,66 +136,36 @@ def _advice_section(advice: Advice) -> Section:
         caption = f"Degree up to d = {degree}. {sizes_are} certified at {tau}."
         if advice.setting is not None and advice.setting.degree == degree:
             caption += " The diamond is the recommended size."
-        alt = f"Map of the largest certified τ over polynomials and monomials of degree {degree}."
+        alt = WORDS.text("advice", "map", degree=degree)
         draw = partial(draw_region, advice=advice, degree=degree)
         maps.append(Drawing(f"region-{degree}", alt, caption, draw, (4.4, 3.5)))
     return Section("Heads that are certified", (text, advice.sentence, table, Beside(tuple(maps))))
-
-
-def _margins_section(corollary: Corollary) -> Section:
-    columns = [Column("network"), Column("error", "error L₀", ".2%")]
-    columns += [Column(str(q), f"{q:.0%}", ".3g") for q in QUANTILES]
-    sides = ("uncut network", corollary.uncut), (BEHIND, corollary.network)
-    rows = [(name, one.error, *map(one.quantiles, QUANTILES)) for name, one in sides]
-    caption = f"Quantiles of the margins of {len(corollary.uncut.margins):,} training examples"
-    table = Table.from_rows("quantiles", caption, columns, rows)
-    blocks = (corollary_sentence(corollary.ratio(0.5)), table, margins_figure(corollary))
-    return Section("Margins and the corollary", blocks)
 
 
 def kappa_sentence(study: Study) -> str:
     """Say how the complexity of the network behind the cut compares, and for which inputs."""
     network, log = study.network, study.log10_kappa
     if log == math.inf:
-        return (
-            "Products of forms have no Lipschitz constant where the latents are not bounded, so R "
-            "behind the cut is infinite and no margin bound holds for it."
-        )
+        return WORDS.text("kappa", "infinite")
     if network is None or log is None or not math.isfinite(log):
-        return "A layer is zero, so that its network has R = 0 and κ means nothing."
-    text = (
-        f"κ = R of the network behind the cut / R of the uncut one = {power(log)}, from the "
-        f"weights themselves: it is {'less' if log < 0 else 'more'} complex."
-    )
+        return WORDS.text("kappa", "zero")
+    text = WORDS.text("kappa", kappa=power(log), word="less" if log < 0 else "more")
     reach, sure = network.head.variables_bound, network.guaranteed.log10_R
     if network.head.bounds is None or reach <= 1:
         return text
-    text += " The theorem assumes variables in [−1, 1]. "
+    text += WORDS.text("kappa", "assumed")
     if not (math.isfinite(reach) and math.isfinite(sure)):
-        return (
-            f"{text}Nothing bounds those of this head, so R holds only for inputs with variables "
-            "in that range."
-        )
-    return (
-        f"{text}Those of this head stay in [−B, B] with B = {number(reach, '.3g')} only, whatever "
-        f"the input, and for all inputs R = {power(sure)} is guaranteed."
-    )
+        return text + WORDS.text("kappa", "unbounded")
+    return text + WORDS.text("kappa", "reach", reach=number(reach, ".3g"), sure=power(sure))
 
 
 def corollary_sentence(ratio: float | None) -> str:
     """Say what the ratio of complexity terms at the median means, and what it does not."""
-    text = "No ratio at the median: a network has a margin of 0 or less there, or R overflows."
+    text = WORDS.text("margins", "none")
     if ratio is not None:
-        text = (
-            f"At the median margin, the complexity term of the {BEHIND} is {number(ratio, '.3g')} "
-            "times that of the uncut one: here the corollary favours "
-            f"the {BEHIND if ratio < 1 else 'uncut network'}."
-        )
-    return (
-        f"{text} The O(·) of the corollary hides a constant. It cancels in the ratio of two "
-        "complexity terms on the same examples and at the same margin loss; the values themselves "
-        "certify nothing."
-    )
+        better = BEHIND if ratio < 1 else "uncut network"
+        text = WORDS.text("margins", "ratio", ratio=number(ratio, ".3g"), better=better)
+    return f"{text} {WORDS.text('margins', 'constant')}"
 
 
 def layers_figure(uncut: Complexity, networks: Mapping[str, Complexity]) -> Figure:
@@ -258,12 +187,11 @@ def layers_figure(uncut: Complexity, networks: Mapping[str, Complexity]) -> Figu
         series.append(Series(name, *points, dashed=complexity is uncut))
     return Figure(
         "layers",
-        "Product ∏ρ‖W‖₂ of norms and Lipschitz constants up to each layer, and R",
+        WORDS.text("layers", "figure"),
         Axis("layers of the uncut network", names=(*names, *[""] * (end - len(names)), "R")),
         Axis("log₁₀ ∏ρ‖W‖₂", format=".2f"),
         tuple(series),
-        caption="The last point is R: the step to it is the factor of the sum. Steep steps are "
-        "where R comes from.",
+        caption=WORDS.text("layers", "steps"),
     )
 
 
@@ -286,8 +214,7 @@ def margins_figure(corollary: Corollary) -> Figure:
         Axis(f"log₁₀ of the {unit}", format=".3f"),
         Axis("margin loss L_γ, %", format=".1f"),
         tuple(series),
-        caption="Further right, the complexity term is smaller at the same loss, but for the "
-        "logarithm of the width.",
+        caption=WORDS.text("margins", "figure"),
     )
 
 
