@@ -1,10 +1,11 @@
-"""The paper's pipeline once more, lines 3 to 15, in NumPy and scikit-learn alone."""
+"""The paper's pipeline once more, lines 3 to 15, in NumPy, SciPy and scikit-learn alone."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 import torch
+from reference import least_squares, plain_loop
 from sklearn.decomposition import PCA
 from sklearn.linear_model import LogisticRegression
 
@@ -54,37 +55,11 @@ def latents(model, source):
     return pooled.flatten(1).double().numpy(), labels.numpy()
 
 
-def terms(n):
-    """The constant, the variables, and their products, in the order in which they are tried."""
-    pairs = [(i, j) for j in range(n) for i in range(j + 1)]
-    return [(), *((i,) for i in range(n)), *pairs]
-
-
-def value(z, term):
-    return np.prod(z[:, list(term)], axis=1) if term else np.ones(len(z))
-
-
-def ideal(z):
-    """Line 6: generators of one class, each a leading term plus least squares on what was kept."""
-    kept, generators = [()], []
-    for term in terms(z.shape[1])[1:]:
-        if len(term) == 2 and not {(term[0],), (term[1],)} <= set(kept):
-            continue  # a multiple of a leading term is no border term
-        matrix = np.stack([value(z, t) for t in kept], 1)
-        c, *_ = np.linalg.lstsq(matrix, -value(z, term), rcond=None)
-        left = matrix @ c + value(z, term)
-        if np.mean(left**2) <= PSI:
-            generators.append((term, list(kept), c))
-        else:
-            kept.append(term)
-    return generators
-
-
-def evaluate(generators, z):
-    columns = [
-        np.stack([value(z, t) for t in kept], 1) @ c + value(z, term)
-        for term, kept, c in generators
-    ]
+def evaluate(ideal, z):
+    """Line 6: every generator is a leading term plus least squares on what was kept before it."""
+    values = {term: np.prod(z[:, list(term)], axis=1) for term in ideal.order_ideal + ideal.leading}
+    kept = np.stack([values[term] for term in ideal.order_ideal], 1)
+    columns = [kept[:, : len(c) - 1] @ c[:-1] + values[term] for term, c, _ in ideal.generators]
     return np.abs(np.stack(columns, 1))
 
 
@@ -98,13 +73,13 @@ def independent(model, data, vinet):
     train, test = (np.tanh(signs * pca.transform(a) / scale) for a in (z, t))
     features, tested = [], []
     for k in range(10):
-        generators = ideal(train[y == k])
-        values = evaluate(generators, train)
+        ideal = plain_loop(train[y == k], PSI, least_squares, max_degree=2)
+        values = evaluate(ideal, train)
         means = np.stack([values[y == j].mean(0) for j in range(10)])
         score = np.delete(means, k, 0).min(0)  # lines 7 to 10: small here, not small elsewhere
         best = np.sort(np.argsort(-score)[:KEEP])
         features.append(values[:, best])
-        tested.append(evaluate(generators, test)[:, best])
+        tested.append(evaluate(ideal, test)[:, best])
     return np.concatenate(features, 1), y, np.concatenate(tested, 1)
 
 

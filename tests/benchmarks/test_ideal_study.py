@@ -154,13 +154,11 @@ def test_what_is_there_is_not_trained_again_and_other_settings_are_refused(
 def test_differences_beyond_two_joint_deviations_are_marked(monkeypatch, tmp_path):
     monkeypatch.setitem(study.STUDIES, "monomials", (("local",), (study.IDEAL, study.ANY)))
     place = study.PLACES["digits"][0]
-    for seed, (ours, theirs) in enumerate([(0.90, 0.80), (0.92, 0.84)]):
+    for seed, accuracies in enumerate([(0.90, 0.80), (0.92, 0.84)]):
         trial = place.trial.change(seed=seed)
         facts = {"network": trial.network, "cut": trial.cut, "seed": seed}
-        results = [
-            {"row": "local", "way": study.IDEAL, "accuracy": ours},
-            {"row": "local", "way": study.ANY, "accuracy": theirs},
-        ]
+        pairs = zip((study.IDEAL, study.ANY), accuracies, strict=True)
+        results = [{"row": "local", "way": way, "accuracy": right} for way, right in pairs]
         group = study.Group("monomials", place, trial)
         write_json(tmp_path / f"{group.name}.json", facts | {"results": results})
     (one,) = study.differences(tmp_path, "monomials")

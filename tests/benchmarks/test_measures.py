@@ -49,7 +49,7 @@ MANIFOLDS = [sphere_points, torus_points, swiss_roll]
 
 
 def test_points_satisfy_the_equations():
-    sphere, torus, roll = (f(200, 3) for f in MANIFOLDS)
+    sphere, torus, roll = (manifold(200, 3) for manifold in MANIFOLDS)
     assert np.allclose((sphere**2).sum(axis=1), 1)
     assert np.allclose(torus[:, :3] ** 2 + torus[:, 3:] ** 2, 1)
     radius, angle = np.hypot(*roll[:, :2].T), np.arctan2(*roll[:, 1::-1].T)

@@ -57,40 +57,44 @@ def elsewhere(tmp_path, monkeypatch):
     pretrained._cards.cache_clear()
 
 
-def run(monkeypatch, *words):
-    monkeypatch.setattr(sys, "argv", ["x", *map(str, words)])
-    assert maker.main() == 0
-    return pretrained.facts("vinets/digits-cnn-products")
+@pytest.fixture
+def run(elsewhere, monkeypatch):
+    """A function that takes a step with some weights, and returns the facts and the card."""
+
+    def run(step, weights):
+        words = ("--weights", weights, "--out", elsewhere / "vinets", "--device", "cpu")
+        line = ["x", step, "digits-cnn-products", *map(str, words)]
+        monkeypatch.setattr(sys, "argv", line)
+        assert maker.main() == 0
+        card = (pretrained.HERE / "digits-cnn-products" / "README.md").read_text()
+        return pretrained.facts("vinets/digits-cnn-products"), card
+
+    return run
 
 
-def test_a_network_is_made_stored_and_measured(elsewhere, monkeypatch):
+def test_a_network_is_made_stored_and_measured(elsewhere, run):
     """From nothing to a name that opens, in a folder of its own."""
     assert pretrained.expected("digits-cnn")["examples"] == 449
-    weights, out = elsewhere / "uncut" / "digits-cnn-0", elsewhere / "vinets"
-    words = ("digits-cnn-products", "--weights", weights, "--out", out, "--device", "cpu")
-    facts = run(monkeypatch, "network", *words)
+    facts, card = run("network", elsewhere / "uncut" / "digits-cnn-0")
     assert 0 < facts["accuracy"] <= 1 and facts["bytes"] < 20_000
     assert CutNetwork.from_pretrained("vinets/digits-cnn-products").record.cut == "relu1"
-    card = (pretrained.HERE / "digits-cnn-products" / "README.md").read_text()
     assert "trained by `vinets train --recipe digits-cnn`, was cut" in card
     assert facts["command"] in card and "network digits-cnn-products" in facts["command"]
 
 
-def test_what_was_trained_elsewhere_is_stored_with_where_and_how(elsewhere, monkeypatch):
+def test_what_was_trained_elsewhere_is_stored_with_where_and_how(elsewhere, run):
     """Of weights that are no recipe's, too."""
-    weights, out = elsewhere / "given.safetensors", elsewhere / "vinets"
+    weights = elsewhere / "given.safetensors"
     weights.write_bytes((elsewhere / "uncut" / "digits-cnn-0" / WEIGHTS).read_bytes())
-    words = ("digits-cnn-products", "--weights", weights, "--out", out, "--device", "cpu")
-    run(monkeypatch, "network", *words)
-    file = Store(out / "digits-cnn-products").path
+    run("network", weights)
+    file = Store(elsewhere / "vinets" / "digits-cnn-products").path
     lines = [json.loads(line) for line in file.read_text().splitlines()]
     (there,) = (line for line in lines if "train" in line["name"])
     there["machine"] |= {"gpu": "A GPU That Is Not Here", "torch": "2.6.7"}
     file.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    facts = run(monkeypatch, "store", *words)
+    facts, card = run("store", weights)
     assert facts["trained_on"] == there["machine"] != facts["timed_on"]
     assert " network " in facts["command"]
-    card = (pretrained.HERE / "digits-cnn-products" / "README.md").read_text()
     assert "on A GPU That Is Not Here with torch 2.6.7" in card
     digest = hashlib.sha256(weights.read_bytes()).hexdigest()
     assert f"with the weights of `given.safetensors` (SHA-256 `{digest}`" in card
@@ -98,10 +102,10 @@ def test_what_was_trained_elsewhere_is_stored_with_where_and_how(elsewhere, monk
     other = elsewhere / "uncut" / "other.safetensors"
     save_weights(digits_cnn(), other)
     with pytest.raises(ValueError, match="holds results of uncut with other weights"):
-        run(monkeypatch, "store", "digits-cnn-products", "--weights", other, "--out", out)
+        run("store", other)
     file.unlink()
     with pytest.raises(ValueError, match="does not hold the network that is to be stored"):
-        run(monkeypatch, "store", *words)
+        run("store", weights)
 
 
 def test_the_uncut_network_is_measured_where_it_lies(elsewhere, monkeypatch):
@@ -114,15 +118,9 @@ def test_the_uncut_network_is_measured_where_it_lies(elsewhere, monkeypatch):
 
     weights, out = elsewhere / "uncut" / "digits-cnn-0", elsewhere / "vinets"
     setup = maker._open("digits-cnn-products", "digits", weights, "cpu")
-    maker.compare_heads(
-        setup.model,
-        setup.data,
-        maker.NETWORKS["digits-cnn-products"].trial,
-        out,
-        device="cpu",
-        command=("a", "command"),
-        progress=None,
-    )
+    trial = maker.NETWORKS["digits-cnn-products"].trial
+    how = {"device": "cpu", "command": ("a", "command"), "progress": None}
+    maker.compare_heads(setup.model, setup.data, trial, out, **how)
     move = torch.nn.Module._apply
     monkeypatch.setattr(torch.nn.Module, "_apply", apply)
     maker.store("digits-cnn-products", setup, weights, out)

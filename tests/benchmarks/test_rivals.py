@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import time
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -38,12 +39,8 @@ from vinets.runs.store import Store, TrialRecord
 from vinets.runs.trial import TrainingFacts, TrialResult
 
 CPU = torch.device("cpu")
-EVERY = [
-    one
-    for given in ("resnet18", "resnet34")
-    for plan in PLANS.values()
-    for one in plan(given, SIZES)
-]
+GIVEN = ("resnet18", "resnet34")
+EVERY = [one for given in GIVEN for plan in PLANS.values() for one in plan(given, SIZES)]
 
 
 def small(kind: str = "classic", **more) -> Rival:
@@ -136,10 +133,7 @@ def test_rows_are_means_over_seeds_with_the_speed_of_their_architecture(setup, t
         carry_out(replace(small(), seed=seed), setup, call, Until(float("inf")))
     heads = ("products", "pooled")
     trials = [t for t in early(2) if t.network == "resnet18" and t.head in heads][:2]
-    trials += [t.change(seed=1) for t in trials]
-    for trial in trials:
-        facts = TrainingFacts(0.9 + trial.seed / 100, 0.93, 0.9, 0.1, {"backbone": 9}, 12.0)
-        Store(tmp_path).write(TrialRecord(trial, TrialResult(training=facts), {}))
+    write_trials(tmp_path, trials + [t.change(seed=1) for t in trials])
     speeds = [
         {"architecture": name, "kind": "", "parameters": 1, "training": 500.0}
         | {"device": {"median": fast}, "cpu": {"median": 7.0}}
@@ -229,10 +223,10 @@ def write(folder, one, accuracy, parameters=1000):
     write_json(folder / FOLDER / f"{one.name}.json", record | {"rival": changes(one)})
 
 
-def write_trials(folder, accuracy=0.9):
-    for trial in [t for t in (*early(2), *variants(seeds=2)) if t.network == "resnet18"]:
+def write_trials(folder, trials):
+    for trial in trials:
         size = {"backbone": len(trial.cut) * 1000 + 10 * len(trial.head)}
-        facts = TrainingFacts(accuracy + trial.seed / 100, 0.93, 0.9, 0.1, size, 12.0)
+        facts = TrainingFacts(0.9 + trial.seed / 100, 0.93, 0.9, 0.1, size, 12.0)
         Store(folder).write(TrialRecord(trial, TrialResult(training=facts), {"torch": "T"}))
 
 
@@ -249,10 +243,7 @@ def test_the_frontier_is_what_no_other_beats(key):
         return gain >= 0 and better >= 0 and (gain > 0 or better > 0)
 
     # Longer training and unknown costs are no part of it.
-    others = [
-        {"epochs": 100, "accuracy": 99.0, key: 1},
-        {"epochs": 24, "accuracy": 99.0, key: None},
-    ]
+    others = [{"epochs": e, "accuracy": 99.0, key: known} for e, known in ((100, 1), (24, None))]
     found = frontier([*rows, *others, {"kind": "classic", key: 1}], cost)
     places = {(row[key], row["accuracy"]) for row in found}
     assert len(places) == len(found) > 2
@@ -280,14 +271,12 @@ def test_planned_recipes_stand_beside_each_other_with_speeds_of_two_machines(tmp
 def test_no_recipe_is_better_on_held_out_images_by_more_than_chance():
     folder = Path(__file__).parents[2] / "benchmarks" / "results" / "rivals" / "held"
     table, _ = choice_table(folder)
-    means: dict[str, dict[float, float]] = {}
+    means = {kind: Counter() for kind in PLANS}
     for row in table.rows:
         kind = TRIED[row.values["network"]][0].kind
         for label, value in row.values.items():
             if label.startswith("learning rate"):
-                sums = means.setdefault(kind, {})
-                rate = float(label.rpartition(" ")[2])
-                sums[rate] = sums.get(rate, 0) + value
+                means[kind][float(label.rpartition(" ")[2])] += value
     for kind in ("classic", "narrow"):
         apart = max(means[kind].values()) - means[kind][RECIPES[kind].learning_rate]
         assert apart < (0.4**2 + 0.7**2) ** 0.5  # one standard error of such a sum
@@ -307,7 +296,7 @@ def test_pictures_show_what_is_there(tmp_path):
     for plan in ("uncut", "classic", "narrow", "pruned"):
         for i, one in enumerate(PLANS[plan]("resnet18", SIZES)):
             write(tmp_path, one, 0.5 if one.size == SIZES[0] else 0.9 + i / 1000, 2000 + 100 * i)
-    write_trials(tmp_path)
+    write_trials(tmp_path, [t for t in (*early(2), *variants(seeds=2)) if t.network == "resnet18"])
     found = compared([tmp_path])
     (picture,) = save(found, tmp_path / "images")
     text = picture.read_text()

@@ -14,7 +14,7 @@ from reference import candidates_of
 
 from degenerate import loop
 from degenerate.cases import Case, make
-from degenerate.loop import EPS, Columns, Judged, Term, Verdict
+from degenerate.loop import EPS, Columns, Judged, Term
 from vinets import OAVI, VCA
 from vinets.ideals.base import RoundingWarning, ScaleWarning, fit_ideals
 
@@ -82,7 +82,7 @@ def _one(case: Case, report: Report) -> list[str]:
     report.generators += len(case.estimator.generators_)
     faults = mean_squares(case, warned)
     with np.errstate(all="ignore"):
-        judged = components(case) if isinstance(case.estimator, VCA) else decisions(case, warned)
+        judged = components(case) if isinstance(case.estimator, VCA) else decisions(case)
     report.decisions += judged.decisions
     report.open += judged.open
     return faults + judged.faults
@@ -159,7 +159,7 @@ def mean_squares(case: Case, warned: bool) -> list[str]:
     return faults
 
 
-def decisions(case: Case, warned: bool) -> Judged:
+def decisions(case: Case) -> Judged:
     """Every decision of ABM or OAVI, judged by the plain loop along its own way."""
     estimator, points = case.estimator, case.points
     m, n = points.shape
@@ -177,7 +177,12 @@ def decisions(case: Case, warned: bool) -> Judged:
         level = []
         for u in candidates:
             values = _evaluated(u, columns, stored, precision)
-            verdict = _verdict(estimator, columns, values, gram, eps)
+            if isinstance(estimator, OAVI):
+                radius = estimator.tau - 1
+                verdict = loop.in_ball(columns, values, estimator.psi, radius, gram, eps)
+            else:
+                rule = loop.by_unit if estimator.normalization == "unit" else loop.by_leading
+                verdict = rule(columns, values, estimator.psi, gram, eps)
             judged.decisions += 1
             judged.open += verdict.vanishes is None
             if (u in kept) == (u in found):
@@ -198,13 +203,6 @@ def decisions(case: Case, warned: bool) -> Judged:
         judged.faults.append("terms that were never on the border, or in another order")
     _coefficients(estimator, judged)
     return judged
-
-
-def _verdict(estimator: Any, columns: Columns, u: np.ndarray, gram: bool, eps: float) -> Verdict:
-    if isinstance(estimator, OAVI):
-        return loop.in_ball(columns, u, estimator.psi, estimator.tau - 1, gram, eps)
-    rule = loop.by_unit if estimator.normalization == "unit" else loop.by_leading
-    return rule(columns, u, estimator.psi, gram, eps)
 
 
 def _terms(exponents: np.ndarray) -> list[Term]:
@@ -245,10 +243,10 @@ def components(case: Case) -> Judged:
     m, n = points.shape
     judged, psi = Judged(), estimator.psi
     index = {t: i for i, t in enumerate(loop.terms_up_to(n, len(estimator.generators_.levels)))}
-    one = np.zeros((1, len(index)))
-    one[0, 0] = 1.0
-    kept_values, kept = np.ones((m, 1)), one  # on the points, and as coefficients
-    newest, linear = (kept_values, kept), (points, _variables(n, index))
+    # Values on the points, and coefficients: of the constant, and of the variables.
+    kept_values, kept = np.ones((m, 1)), np.eye(1, len(index))
+    variables = np.array([[float(term == (i,)) for term in index] for i in range(n)])
+    newest, linear = (kept_values, kept), (points, variables)
     # coefficients count by what they make of points of this size
     reach = max(1.0, float(np.abs(points).max())) ** np.array([len(term) for term in index])
     for at, level in enumerate(estimator.generators_.levels):
@@ -298,14 +296,6 @@ def components(case: Case) -> Judged:
         kept_values = np.concatenate([kept_values, values], axis=1)
         kept = np.concatenate([kept, newest[1]])
     return judged
-
-
-def _variables(n: int, index: dict[Term, int]) -> np.ndarray:
-    table = np.zeros((n, len(index)))
-    for i in range(n):
-        if (i,) in index:
-            table[i, index[(i,)]] = 1.0
-    return table
 
 
 def _product(f: np.ndarray, g: np.ndarray, index: dict[Term, int]) -> np.ndarray:

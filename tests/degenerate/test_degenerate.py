@@ -23,9 +23,9 @@ def test_the_loop_notices_a_wrong_decision_and_a_wrong_mean_square():
     points = np.random.default_rng(0).uniform(-1, 1, (20, 2))
     case = Case("", points, ABM(psi=0.02, max_degree=3))
     _fit(case)
-    assert not mean_squares(case, False) and not decisions(case, False).faults
+    assert not mean_squares(case, False) and not decisions(case).faults
     case.estimator.psi = 0.002  # what it found is not what this asks for
-    assert decisions(case, False).faults and mean_squares(case, False)
+    assert decisions(case).faults and mean_squares(case, False)
     case.estimator.psi, case.estimator.mean_squares_ = 0.02, case.estimator.mean_squares_ * 1.001
     assert mean_squares(case, False)
 

@@ -14,6 +14,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from vinets.data import digits
 from vinets.data.conversion import as_source
 from vinets.measure import evaluate
+from vinets.measure.accuracy import Difference, over_images
 from vinets.models import digits_cnn
 
 
@@ -54,10 +55,8 @@ def test_the_metrics_are_those_of_scikit_learn(classes, size):
     assert result.confusion.dtype == torch.int64
     np.testing.assert_array_equal(result.confusion.numpy(), confusion)
     np.testing.assert_allclose(result.per_class, confusion.diagonal() / confusion.sum(1))
-    if classes == 10:
-        assert result.top5 == pytest.approx(top_k_accuracy_score(y, p, k=5, labels=every))
-    else:
-        assert result.top5 is None
+    top5 = top_k_accuracy_score(y, p, k=5, labels=every) if classes == 10 else None
+    assert result.top5 == pytest.approx(top5)
     assert result.seconds > 0
 
 
@@ -70,17 +69,13 @@ def test_low_precision_logits_are_widened_first():
 
 
 def test_batches_stream_and_flags_come_back():
-    alive = []
-
-    class Flags(nn.Module):
-        def forward(self, x):
-            alive.append((self.training, torch.is_grad_enabled()))
-            return x
-
-    network = nn.Sequential(Flags(), nn.Dropout(0.9)).train()
+    alive, asked = [], []
+    network = nn.Sequential(nn.Identity(), nn.Dropout(0.9)).train()
+    network[0].register_forward_hook(
+        lambda module, *_: alive.append((module.training, torch.is_grad_enabled()))
+    )
     network[1].eval()
     logits, labels = data(20, 4)
-    asked = []
 
     def stream():
         for i, pair in enumerate(batches(logits, labels, 5)):
@@ -100,8 +95,8 @@ def test_inputs_by_name_and_outputs_with_logits():
             return SimpleNamespace(logits=pixels + shift)
 
     logits, labels = data(20, 4)
-    shift = torch.zeros(20, 4)
-    result = evaluate(Model(), [({"pixels": logits, "shift": shift}, labels)], device="cpu")
+    inputs = {"pixels": logits, "shift": torch.zeros(20, 4)}
+    result = evaluate(Model(), [(inputs, labels)], device="cpu")
     assert result.loss == evaluate(nn.Identity(), [(logits, labels)], device="cpu").loss
 
 
@@ -113,7 +108,7 @@ def test_results_are_json_even_without_numbers():
     assert facts["per_class"] == [0.0, 1.0, None] and facts["examples"] == 2
 
 
-X = torch.zeros(4, 3)
+X, ZEROS = torch.zeros(4, 3), torch.zeros(4, dtype=torch.long)
 
 
 @pytest.mark.parametrize(
@@ -122,13 +117,14 @@ X = torch.zeros(4, 3)
         ([], "hold no examples"),
         ([X], "pairs of inputs and integer labels.*Got 'Tensor'"),
         ([(X, torch.zeros(4))], "integer labels.*torch.float32"),
-        ([(X, torch.zeros(3, dtype=torch.long))], "4 inputs with labels"),
+        ([(X, ZEROS[:3])], "4 inputs with labels"),
         ([(X, [0, 1, 2, 0])], "4 inputs with list"),
-        ([(X, torch.full((4,), 3))], "labels from 0 to 2.*Got 'labels from 3 to 3'"),
-        ([(X, torch.full((4,), -1))], "Got 'labels from -1 to -1'"),
-        ([("x", torch.zeros(4, dtype=torch.long))], "a tensor, or a dict of tensors"),
-        ([(X[..., None], torch.zeros(4, dtype=torch.long))], r"logits of shape \(B, K\)"),
-        ([(x, torch.zeros(4, dtype=torch.long)) for x in (X, X[:, :2])], "Got 3, then 2 columns"),
+        ([(X, ZEROS + 3)], "labels from 0 to 2.*Got 'labels from 3 to 3'"),
+        ([(X, ZEROS - 1)], "Got 'labels from -1 to -1'"),
+        ([("x", ZEROS)], "a tensor, or a dict of tensors"),
+        ([(X[..., None], ZEROS)], r"logits of shape \(B, K\)"),
+        ([(x, ZEROS) for x in (X, X[:, :2])], "Got 3, then 2 columns"),
+        (3, "a pair of tensors, or batches"),
     ],
 )
 def test_what_cannot_be_evaluated_is_named(given, message):
@@ -137,17 +133,10 @@ def test_what_cannot_be_evaluated_is_named(given, message):
 
 
 def test_examples_come_in_any_form():
-    draws = torch.Generator().manual_seed(0)
-    logits = torch.randn(50, 4, generator=draws)
-    labels = torch.randint(4, (50,), generator=draws)
-    pairs = TensorDataset(logits, labels)
-    forms = [
-        (logits, labels),
-        pairs,
-        DataLoader(pairs, batch_size=7),
-        as_source((logits, labels)),
-        [(logits[:20], labels[:20]), (logits[20:], labels[20:])],
-    ]
+    pair = data(50, 4)
+    pairs = TensorDataset(*pair)
+    loader = DataLoader(pairs, batch_size=7)
+    forms = [pair, pairs, loader, as_source(pair), [*batches(*pair, 20)]]
     found = [evaluate(nn.Identity(), form, batch_size=16) for form in forms]
     assert {one.examples for one in found} == {50}
     assert len({one.accuracy for one in found}) == 1
@@ -155,5 +144,36 @@ def test_examples_come_in_any_form():
     assert len(found[0].by_class.rows) == 4 and "| class |" in str(found[0])
     split = digits()
     assert evaluate(digits_cnn(), split).examples == len(split.test)
-    with pytest.raises(ValueError, match="a pair of tensors, or batches"):
-        evaluate(nn.Identity(), 3)
+
+
+# --- comparisons: cases that can be checked by hand -------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("interval", "word"),
+    [
+        ((0.1, 0.5), "ahead"),
+        ((-0.5, -0.1), "behind"),
+        ((0.0, 0.5), "level"),  # an end at 0 belongs to the interval
+        (None, "not decided"),
+    ],
+)
+def test_the_word_says_where_zero_lies(interval, word):
+    assert Difference(0.2, interval).word == word
+
+
+def test_the_interval_is_that_of_the_binomial_where_splits_are_alike():
+    """With equal splits only the images vary: a normal interval of 3 times 1,000 images."""
+    splits = [(range(100), range(50, 210), 1_000)] * 3  # 110 gained, 50 lost
+    difference = over_images(splits)
+    spread = ((0.11 + 0.05 - 0.06**2) / 3_000) ** 0.5
+    assert difference.value == pytest.approx(6.0)
+    assert difference.interval == pytest.approx((6 - 196 * spread, 6 + 196 * spread), abs=0.15)
+    assert over_images(splits) == difference  # the draws are always the same
+
+
+def test_splits_that_disagree_widen_the_interval():
+    alike = over_images([((), range(10), 1_000)] * 3)
+    apart = over_images([((), range(30), 1_000), ((), (), 1_000), ((), (), 1_000)])
+    assert alike.value == apart.value
+    assert alike.word == "ahead" and apart.word == "level"

@@ -8,6 +8,7 @@ import socket
 import statistics
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -26,49 +27,15 @@ def _short_windows():
     """Windows here last as long as they are told to."""
 
 
-class Recorder(nn.Module):
-    """Writes down who ran on how many examples; the list is shared by all copies."""
+class Applies(nn.Module):
+    """Calls a function on itself and its inputs; copies of the network share the function."""
 
-    def __init__(self, name, log):
+    def __init__(self, function):
         super().__init__()
-        self.name, self.log = name, log
+        self.function = function
 
-    def __deepcopy__(self, memo):
-        return Recorder(self.name, self.log).train(self.training)
-
-    def forward(self, x):
-        self.log.append((self.name, len(x), self.training, torch.is_grad_enabled()))
-        return x
-
-
-class FakeTime:
-    """Stands in for the module ``time``; only work makes it pass. Copies are the same clock."""
-
-    def __init__(self):
-        self.now = 0.0
-
-    def __deepcopy__(self, memo):
-        return self
-
-    def perf_counter(self):
-        return self.now
-
-
-class Work(nn.Module):
-    def __init__(self, clock, seconds):
-        super().__init__()
-        self.clock, self.seconds = clock, seconds
-
-    def forward(self, x):
-        self.clock.now += self.seconds
-        return x
-
-
-@pytest.fixture
-def clock(monkeypatch):
-    fake = FakeTime()
-    monkeypatch.setattr("vinets.core.device.time", fake)
-    return fake
+    def forward(self, *inputs, **named):
+        return self.function(self, *inputs, **named)
 
 
 def test_the_numbers_of_a_result_belong_together():
@@ -84,20 +51,34 @@ def test_the_numbers_of_a_result_belong_together():
         assert json.loads(json.dumps(as_plain(r)))["rates"] == list(r.rates)
 
 
-def test_windows_last_as_long_as_asked_and_give_the_rate(clock):
-    options = {"repeats": 4, "seconds": 1.0, "warmup": 3, "device": "cpu"}
-    network = Work(clock, 0.25)
-    (result,) = throughput(network, torch.zeros(1, 1), batch_sizes=(5,), **options)
+def test_windows_last_as_long_as_asked_and_give_the_rate(monkeypatch):
+    clock = SimpleNamespace(now=0.0, perf_counter=lambda: clock.now)
+    monkeypatch.setattr("vinets.core.device.time", clock)
+
+    def work(seconds, network, x):  # which alone makes the time pass
+        clock.now += seconds
+        return x
+
+    def measured(seconds, batch, repeats):
+        network, options = Applies(partial(work, seconds)), QUICK | {"seconds": 1.0, "warmup": 3}
+        options |= {"repeats": repeats, "batch_sizes": (batch,)}
+        return throughput(network, torch.zeros(1, 1), **options)[0]
+
+    result = measured(0.25, 5, repeats=4)
     assert result.rates == (20.0,) * 4 and result.std == 0 and result.latency_ms == 250
     assert clock.now == 3 * 0.25 + 0.25 + 4 * 1.0  # warm-up, memory, windows
-    slow = Work(clock, 8.0)  # one pass is longer than the window
-    (result,) = throughput(slow, torch.zeros(1, 1), batch_sizes=(4,), **{**options, "repeats": 1})
+    result = measured(8.0, 4, repeats=1)  # one pass is longer than the window
     assert result.rates == (0.5,) and result.std == 0
 
 
 def test_networks_take_turns():
     log = []
-    networks = {name: Recorder(name, log) for name in "abc"}
+
+    def record(name, network, x):
+        log.append((name, len(x), network.training, torch.is_grad_enabled()))
+        return x
+
+    networks = {name: Applies(partial(record, name)) for name in "abc"}
     options = {**QUICK, "seconds": 0.0, "warmup": 2}
     results = measure_speed(networks, torch.zeros(2, 3), batch_sizes=(4, 1), **options)
     assert list(results) == ["a", "b", "c"]
@@ -110,13 +91,12 @@ def test_networks_take_turns():
 def test_batches_repeat_the_rows_of_the_example():
     seen = []
 
-    class Look(nn.Module):
-        def forward(self, pixels, mask):
-            seen.append((pixels[:, 0].tolist(), mask.tolist()))
-            return pixels
+    def look(network, pixels, mask):
+        seen.append((pixels[:, 0].tolist(), mask.tolist()))
+        return pixels
 
     example = {"pixels": torch.tensor([[1.0], [2.0]]), "mask": torch.tensor([3, 4])}
-    throughput(Look(), example, batch_sizes=(5,), **QUICK)
+    throughput(Applies(look), example, batch_sizes=(5,), **QUICK)
     assert seen[0] == ([1, 2, 1, 2, 1], [3, 4, 3, 4, 3])
 
 
@@ -148,17 +128,14 @@ def test_settings_reach_the_network_and_leave_it_alone():
         ({"threads": 0}, "'threads' .* a positive integer, or None"),
         ({"device": "tpu"}, "'device' .* 'auto', 'cpu' or a CUDA device"),
         ({"device": "cuda:99"}, "'device' .* CUDA devices are available"),
+        *(({"networks": n}, "a dict from names to networks") for n in ({}, nn.ReLU(), {"a": 1})),
     ],
 )
 def test_bad_options_are_named(options, message):
     with pytest.raises(ValueError, match=message):
-        throughput(nn.Linear(2, 2), torch.zeros(1, 2), **{**QUICK, **options})
-
-
-@pytest.mark.parametrize("networks", [{}, nn.Linear(2, 2), {"a": torch.sin}])
-def test_networks_have_names(networks):
-    with pytest.raises(ValueError, match="must be a dict from names to networks"):
-        measure_speed(networks, torch.zeros(1, 2), **QUICK)
+        measure_speed(
+            **{"networks": {"": nn.Linear(2, 2)}, "example": torch.zeros(1, 2)} | QUICK | options
+        )
 
 
 def test_many_networks_of_one_class_are_all_compiled(monkeypatch):
@@ -183,10 +160,7 @@ def test_threads_come_back_even_after_an_error():
     assert torch.get_num_threads() == before
 
 
-# --- the machine ------------------------------------------------------------------------------
-
-
-def test_the_facts_are_those_of_this_machine():
+def test_the_facts_are_those_of_this_machine_and_name_no_host_user_or_path():
     facts = machine("cpu")
     assert facts["vinets"] == vinets.__version__ and facts["torch"] == torch.__version__
     assert facts["python"] == platform.python_version()
@@ -194,10 +168,6 @@ def test_the_facts_are_those_of_this_machine():
     assert 1 <= facts["cores"] <= os.cpu_count()
     assert facts["processor"] and facts["device"] == "cpu"
     assert facts["gpu"] is None and facts["cuda"] is None
-
-
-def test_nothing_names_the_host_the_user_or_a_path():
-    values = json.loads(json.dumps(machine())).values()
-    text = " ".join(str(v) for v in values)
+    text = " ".join(map(str, json.loads(json.dumps(machine())).values()))
     assert str(Path.home()) not in text and str(Path.cwd()) not in text
     assert not {socket.gethostname(), getpass.getuser()} & set(text.split())

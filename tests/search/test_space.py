@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -13,7 +14,7 @@ from vinets.models import digits_cnn, resnet18
 from vinets.search import Candidate, CommandWords
 from vinets.search import space as spaces
 from vinets.search.compress import divide
-from vinets.search.space import Space, candidates_at, choose_cuts
+from vinets.search.space import Space, candidates_at, choose_cuts, positions
 
 
 @pytest.fixture(scope="module")
@@ -42,13 +43,27 @@ def test_cuts_differ_in_cost_and_save_something():
 
 def test_heads_of_both_kinds_are_tried_and_no_linear_one_that_is_too_large():
     points = {p.name: p for p in cut_points(digits_cnn(), torch.zeros(1, 1, 8, 8))}
-    candidates = candidates_at(points["relu1"], 103_466, 10)
+    candidates = candidates_at(points["relu1"], 103_466, 10, 32_000)
     assert {"products", "relu-units", "pooled"} <= {one.head for one in candidates}
     assert len({one.name for one in candidates}) == len(candidates)
-    few = candidates_at(points["relu1"], 20_000, 10)
+    few = candidates_at(points["relu1"], 20_000, 10, 32_000)
     assert "linear" not in {one.head for one in few}
     plain = {one.head for one in candidates if not one.polynomial}
     assert plain <= {"relu-units", "pooled", "linear"}
+
+
+def test_units_on_a_large_map_multiply_no_more_than_the_cut_saves():
+    model, images = resnet18(10), torch.zeros(1, 3, 160, 160)
+    points = cut_points(model, images)
+    early = next(point for point in points if point.name == "layer1.0")
+    assert positions(early, images) == 80 * 80
+    saved = points[-1].macs - early.macs
+    most = saved // positions(early, images)
+    candidates = candidates_at(early, sum(p.numel() for p in model.parameters()), 10, most)
+    units = [one.parameters for one in candidates if one.head in ("products", "relu-units")]
+    assert len(units) == 4 and max(units) == most < 500_000  # which they get on a small map
+    assert positions(replace(early, shape=(40, 40, 64)), images) == 40 * 40  # channels are last
+    assert positions(replace(early, shape=(197, 192)), images) == 1  # a mean is read
 
 
 def test_a_candidate_becomes_a_trial(space):

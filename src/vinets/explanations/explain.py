@@ -39,7 +39,7 @@ QUANTILE_LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 @dataclass(frozen=True)
 class Spread:
-    """The distribution of the values of a polynomial over examples."""
+    """The values of a polynomial over examples."""
 
     examples: int
     quantiles: tuple[float, ...]  # at the levels 5, 25, 50, 75 and 95 %
@@ -129,17 +129,15 @@ def explain(
 
     Parameters
     ----------
-    net : CutNetwork
-        The network, where it lies.
     image : Tensor, mapping or path
         One input, with or without a batch of one, as the network takes it; or an image file.
     data : DataSplit or data source
         Examples to compare with; those of the training part of a split.
-    against : str or None, default=None
-        The class to compare with; None is the likeliest but for the answer.
-    top, neighbours : int, default=8
+    against : str, optional
+        The class to compare with; the likeliest but for the answer by default.
+    top, neighbours : int
         Polynomials and training examples to name.
-    per_class : int or None, default=100
+    per_class : int or None
         Examples of every class to compare with; None takes all. ``seed`` is that of their draw.
 
     Examples
@@ -173,75 +171,75 @@ def explain(
     if rival == answer:
         raise ValueError(f"The answer is {against!r} itself. Pass another class as 'against'.")
     chosen, watch = choose_per_class(source.labels, per_class, seed), progress or Silent()
-    present = set(source.labels[chosen].tolist())
     for k in (answer, rival):
-        if k not in present:
+        if k not in source.labels[chosen]:
             raise ValueError(
                 f"The data has no example of class {names[k]!r} to compare with. Pass the data "
                 "that the network was trained on."
             )
-    seen = _TrainingExamples(total, (answer, rival))
+    examples = _TrainingExamples(total, latents, (answer, rival), source.labels[chosen])
     with evaluating(net):
         watch.start("training examples", len(chosen))
         for batch, labels in source.batches(batch_size, order=chosen, device=device):
-            seen.add(call(net.latents, batch), latents, labels)
+            examples.add(call(net.latents, batch), labels)
             watch.advance(len(labels))
     grid = _grid_of(net.reader, output, latents.shape[2]) if total.local else None
-    nearest = []
-    distances = torch.cat(seen.distances)
+    nearest, distances = [], torch.cat(examples.distances)
     for i in distances.topk(min(neighbours, len(distances)), largest=False).indices.tolist():
         index, picture = int(chosen[i]), None
         if isinstance(source, ImageSource):
             picture = (source.images[index].permute(1, 2, 0).cpu().double() / 255).numpy()
         label = names[int(source.labels[index])]
         nearest.append(Neighbour(index, label, float(distances[i]), picture))
-    found: dict[str, Any] = {"neighbours": tuple(nearest), "sees": None}
+    others: dict[str, Any] = {"neighbours": tuple(nearest), "sees": None}
     if isinstance(inputs, Tensor) and inputs.ndim == 4:  # an image
         first, second = (torch.tensor([k], device=device) for k in (answer, rival))
         pixels = integrated_gradients(net, inputs, first, second)[0]
-        found["pixels"] = pixels.cpu().double().numpy()
+        others["pixels"] = pixels.cpu().double().numpy()
         own, other = net.record.preprocessing, getattr(source, "preprocessing", None)
         used = other if own is None else Preprocessing.from_dict(own)
         if used is not None and inputs.shape[1] in (1, 3):
             mean, std = (inputs.new_tensor(m)[:, None, None] for m in (used.mean, used.std))
             shown = (inputs[0] * std + mean).clamp(0, 1)
-            found["picture"] = shown.permute(1, 2, 0).cpu().double().numpy()
-        found["sees"] = None if grid is None else _seen_by(net, inputs, grid)
-    return _margin_as_sum(seen, latents, logits, names, grid, top, found)
+            others["picture"] = shown.permute(1, 2, 0).cpu().double().numpy()
+        others["sees"] = None if grid is None else _reach(net, inputs, grid)
+    return _margin_as_sum(examples, logits, names, grid, top, others)
 
 
 class _TrainingExamples:
     """Sums over the training examples, and values that are kept of each, batch by batch."""
 
-    def __init__(self, total: HeadSum, pair: tuple[int, int]) -> None:
-        self.total, self.pair = total, pair
-        self.values: Any = [0.0, 0.0]  # sums (P, N) over either class
-        self.paths: Any = [0.0, 0.0]  # (P,), the difference of the two logits
-        self.terms: Any = [0.0, 0.0, 0]  # sums and squares (T,), and how many
+    def __init__(
+        self, total: HeadSum, latents: Tensor, pair: tuple[int, int], labels: Tensor
+    ) -> None:
+        self.total, self.latents, self.pair = total, latents, pair  # latents of the image
+        self.contrast = torch.zeros_like(total.bias)  # (K,), times logits: the margin
+        self.contrast[list(pair)] = self.contrast.new_tensor([1.0, -1.0])
+        # Weights with which examples of a class count in the middle of the two classes.
+        counts = torch.bincount(labels, minlength=len(self.contrast)).clamp_min(1)
+        self.shares = self.contrast.abs() / (2 * counts).to(self.contrast)
+        self.middle: Any = 0.0  # values (P, N) in the middle
+        self.middle_path: Any = 0.0  # margin (P,) of the linear path in the middle
+        self.terms: Any = [0.0, 0.0, 0]  # sums and squares (T,), and their count
         self.distances: list[Tensor] = []
         # For the examples of every batch: classes, values (m, N) and variables (m, n).
         self.batches: list[tuple[Tensor, Tensor, Tensor]] = []
 
-    def add(self, latents: Tensor, mine: Tensor, labels: Tensor) -> None:
-        total, (answer, rival) = self.total, self.pair
-        z = total.variables(latents)
-        v, path = total.values(z), total.path(latents)
-        for i, k in enumerate(self.pair):
-            self.values[i] = self.values[i] + v[labels == k].sum(0)
-            if path is not None:
-                own = path[labels == k]
-                self.paths[i] = self.paths[i] + (own[..., answer] - own[..., rival]).sum(0)
-        terms = total.spread_of(z).flatten(0, 1)
+    def add(self, latents: Tensor, labels: Tensor) -> None:
+        z = self.total.variables(latents)
+        values, shares = self.total.values(z), self.shares[labels]
+        self.middle = self.middle + torch.einsum("m,mpn->pn", shares, values)
+        self.middle_path = self.middle_path + shares @ (self.total.path(latents) @ self.contrast)
+        terms = self.total.spread_of(z).flatten(0, 1)
         more = terms.sum(0), terms.square().sum(0), len(terms)
         self.terms = [a + b for a, b in zip(self.terms, more, strict=True)]
-        self.batches.append((labels, v.sum(1), z.mean(1)))
-        self.distances.append((latents - mine).flatten(1).double().norm(dim=1))
+        self.batches.append((labels, values.sum(1), z.mean(1)))
+        self.distances.append((latents - self.latents).flatten(1).double().norm(dim=1))
 
 
 @torch.no_grad()
 def _margin_as_sum(
-    seen: _TrainingExamples,
-    latents: Tensor,
+    examples: _TrainingExamples,
     logits: Tensor,
     names: tuple[str, ...],
     grid: tuple[int, int] | None,
@@ -249,35 +247,25 @@ def _margin_as_sum(
     others: Mapping[str, Any],
 ) -> Explanation:
     """Write the margin as a sum over polynomials; ``others`` are the other fields."""
-    total, (answer, rival) = seen.total, seen.pair
-    labels, features, averages = map(torch.cat, zip(*seen.batches, strict=True))
+    total, (answer, rival), contrast = examples.total, examples.pair, examples.contrast
+    labels, features, averages = map(torch.cat, zip(*examples.batches, strict=True))
     counts = torch.bincount(labels, minlength=len(names))
 
     def by_class(values: Tensor) -> Tensor:  # means, (K, ...); NaN without examples
         sums = values.new_zeros(len(names), values.shape[1]).index_add_(0, labels, values)
         return sums / counts[:, None]
 
-    def middle_of(sums: Any) -> Any:  # the mean of both classes, with equal weight
-        return sum(s / counts[k] for s, k in zip(sums, seen.pair, strict=True)) / 2
-
-    z = total.variables(latents)
-    values, path = total.values(z)[0], total.path(latents)
-    weight = total.weight[answer] - total.weight[rival]
-    usual = middle_of(seen.values)  # (P, N)
-    contributions = weight * (values - usual)  # (P, N)
+    z = total.variables(examples.latents)
+    values, weight = total.values(z)[0], contrast @ total.weight
+    contributions = weight * (values - examples.middle)  # (P, N)
+    path = (total.path(examples.latents) @ contrast)[0] - examples.middle_path
     by_polynomial, by_position = contributions.sum(0), contributions.sum(1)
-    middle = float(total.bias[answer] - total.bias[rival] + weight @ usual.sum(0))
-    along_path = 0.0
-    if path is not None:
-        usual_path = middle_of(seen.paths)
-        path_at = path[0, :, answer] - path[0, :, rival] - usual_path
-        along_path = float(path_at.sum())
-        middle += float(usual_path.sum())
-        if total.local:
-            by_position = by_position + path_at
+    if total.local:
+        by_position = by_position + path
+    middle = contrast @ total.bias + weight @ examples.middle.sum(0) + examples.middle_path.sum()
     best = by_polynomial.abs().topk(min(top, len(by_polynomial))).indices
     smallest = by_class(features.abs()).nan_to_num(math.inf).argmin(0)
-    sums, squares, count = seen.terms
+    sums, squares, count = examples.terms
     spread = (squares / count - (sums / count).square()).clamp_min(0).sqrt()
     generators = tuple(
         Contribution(
@@ -285,11 +273,11 @@ def _margin_as_sum(
             polynomial=total.write(j, sums / count, spread),
             weight=float(weight[j]),
             value=float(values[:, j].sum()),
-            middle=float(usual[:, j].sum()),
+            middle=float(examples.middle[:, j].sum()),
             contribution=float(by_polynomial[j]),
             smallest_on=names[int(smallest[j])],
-            spreads=_spreads(features[:, j], labels, seen.pair, float(values[:, j].sum())),
-            map=None if grid is None else _rows_of(contributions[:, j], grid),
+            spreads=_spreads(features[:, j], labels, examples.pair, float(values[:, j].sum())),
+            map=_rows_of(contributions[:, j], grid),
         )
         for j in best.tolist()
     )
@@ -311,13 +299,13 @@ def _margin_as_sum(
         answer=names[answer],
         next=names[rival],
         probabilities={names[k]: float(shares[k]) for k in likely},
-        margin=middle + float(by_polynomial.sum()) + along_path,
-        middle=middle,
+        margin=float(middle + by_polynomial.sum() + path.sum()),
+        middle=float(middle),
         generators=generators,
         others=float(by_polynomial.sum() - by_polynomial[best].sum()),
         count=len(by_polynomial),
-        path=along_path,
-        map=None if grid is None else _rows_of(by_position, grid),
+        path=float(path.sum()),
+        map=_rows_of(by_position, grid),
         outside=0.0 if grid is None else float(by_position[: -math.prod(grid)].sum()),
         components=components,
         examples=len(labels),
@@ -348,22 +336,17 @@ def _input(net: CutNetwork, image: Any) -> Any:
                 "becomes its input. Train or build it on images, or pass a tensor."
             )
         return Preprocessing.from_dict(net.record.preprocessing).read(image)
-    fields = net.record.inputs
-
-    def batch(name: str, value: Tensor) -> Tensor:
-        shape = tuple(fields[name]["shape"]) if name in fields else tuple(value.shape[1:])
-        if tuple(value.shape) == shape:
-            return value[None]
-        if len(value) != 1:
+    batch = {}
+    for name, value in ({"": image} if isinstance(image, Tensor) else image).items():
+        known = net.record.inputs.get(name)
+        shape = tuple(value.shape[1:] if known is None else known["shape"])
+        if tuple(value.shape) != shape and len(value) != 1:
             raise ValueError(
                 f"explain takes one image. Got a batch of shape {tuple(value.shape)}; the network "
                 f"takes inputs of shape {shape}."
             )
-        return value
-
-    if isinstance(image, Tensor):
-        return batch("", image)
-    return {name: batch(name, value) for name, value in image.items()}
+        batch[name] = value[None] if tuple(value.shape) == shape else value
+    return batch[""] if isinstance(image, Tensor) else batch
 
 
 # --- positions and pixels ---------------------------------------------------------------------
@@ -383,11 +366,9 @@ def _grid_of(reader: LatentReader, output: Any, positions: int) -> tuple[int, in
     return (side, side) if positions - side * side <= 2 else (1, positions)
 
 
-def _seen_by(net: CutNetwork, inputs: Tensor, grid: tuple[int, int]) -> tuple[int, int] | None:
-    """Return height and width of the pixels that latents in the middle depend on, if any.
-
-    Found by gradients at noise: at the image itself, a ReLU may hide some.
-    """
+def _reach(net: CutNetwork, inputs: Tensor, grid: tuple[int, int]) -> tuple[int, int] | None:
+    """Return height and width of the pixels that latents in the middle depend on, if any."""
+    # By gradients at noise, because at the image itself a ReLU may hide some.
     draw = torch.Generator().manual_seed(0)
     noise = torch.randn(8, *inputs.shape[1:], generator=draw).to(inputs).requires_grad_()
     latents = net.latents(noise)
@@ -402,7 +383,9 @@ def _seen_by(net: CutNetwork, inputs: Tensor, grid: tuple[int, int]) -> tuple[in
     return tuple(int(i.max() - i.min()) + 1 for i in (rows, columns))  # type: ignore[return-value]
 
 
-def _rows_of(values: Tensor, grid: tuple[int, int]) -> tuple[tuple[float, ...], ...]:
-    """Return the last values, one a position of the grid, row by row."""
+def _rows_of(values: Tensor, grid: tuple[int, int] | None) -> tuple[tuple[float, ...], ...] | None:
+    """Return the last values, one a position of the grid, row by row; None without a grid."""
+    if grid is None:
+        return None
     rows = values[len(values) - math.prod(grid) :].view(grid).tolist()
     return tuple(tuple(row) for row in rows)

@@ -40,31 +40,25 @@ def explain_page(reasons: Explanation, title: str, command: str) -> Page:
             ("nearest examples", nearest, f"are of class {reasons.answer}"),
         )
     )
-    components = Table.from_rows(
-        "components",
-        "Averaged over the positions of the map",
-        [
-            Column("name", "variable"),
-            Column("here", "deviations from the mean", "+.2f", short="deviations"),
-            Column("classes", "highest / lowest on"),
-        ],
-        [
-            (
-                one.name,
-                (one.value - one.mean) / one.std if one.std else None,
-                f"{one.highest_on} / {one.lowest_on}",
-            )
-            for one in reasons.components
-        ],
-    )
-    sections = [
+    columns = [
+        Column("name", "variable"),
+        Column("here", "deviations from the mean", "+.2f", short="deviations"),
+        Column("classes", "highest / lowest on"),
+    ]
+    rows = []
+    for one in reasons.components:
+        deviations = (one.value - one.mean) / one.std if one.std else None
+        rows.append((one.name, deviations, f"{one.highest_on} / {one.lowest_on}"))
+    caption = "Averaged over the positions of the map"
+    components = Table.from_rows("components", caption, columns, rows)
+    sections = (
         Section("Where", _where(reasons)),
         Section(f"What decided for {reasons.answer} and not {reasons.next}", _what(reasons)),
         Section("The variables in these polynomials", (VARIABLES, components)),
         Section("The nearest training examples", _nearest(reasons)),
         Section("How to repeat it", (blocks.Code(command),)),
-    ]
-    return Page(title, (facts,), tuple(sections))
+    )
+    return Page(title, (facts,), sections)
 
 
 # --- sections ---------------------------------------------------------------------------------
@@ -188,7 +182,7 @@ def _nearest(reasons: Explanation) -> tuple[Block, ...]:
     pictures = [(one.picture, one.label) for one in reasons.neighbours if one.picture is not None]
     if not pictures:
         return (text, table)
-    alt = "The nearest training examples: " + ", ".join(label for _, label in pictures) + "."
+    alt = f"The nearest training examples: {', '.join(label for _, label in pictures)}."
     draw = partial(_draw_images, pictures)
     return (text, Drawing("nearest", alt, "The nearest first.", draw, (4.4, 1.2)), table)
 

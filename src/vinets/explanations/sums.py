@@ -43,9 +43,9 @@ class HeadSum(ABC):
     def values(self, variables: Tensor) -> Tensor:
         """Evaluate every polynomial at every position, weighted: v (B, P, N)."""
 
-    def path(self, latents: Tensor) -> Tensor | None:
-        """Return logits of the linear path by position, S (B, P, K)."""
-        return None
+    def path(self, latents: Tensor) -> Tensor:
+        """Return logits of the linear path by position, S (B, P, K); (B, 1, K) zeros without."""
+        return self.bias.new_zeros(len(latents), 1, len(self.bias))
 
     @abstractmethod
     def spread_of(self, variables: Tensor) -> Tensor:
@@ -66,8 +66,8 @@ def head_sum(head: Head) -> HeadSum:
     if isinstance(head, PolynomialHead):
         return _Polynomials(head)
     raise ValueError(
-        f"A head of kind {head.kind!r} is no sum of polynomials. Pass a VI-Net, or a "
-        "network with a product head."
+        f"A head of kind {head.kind!r} is no sum of polynomials. Pass a VI-Net, or a network with "
+        "a product head."
     )
 
 
@@ -83,8 +83,7 @@ class _Products(HeadSum):
 
     def values(self, variables: Tensor) -> Tensor:
         head = self.head
-        products: Tensor = head.units(head.forms(variables)) * head.spatial.matrix()
-        return products
+        return head.units(head.forms(variables)) * head.spatial.matrix()
 
     def spread_of(self, variables: Tensor) -> Tensor:
         return variables
@@ -115,24 +114,23 @@ class _Polynomials(HeadSum):
         self.terms = [term_name(row, self.names) for block in terms.blocks for row in block]
 
     def variables(self, latents: Tensor) -> Tensor:
-        found: Tensor = self.head.variables(latents.double())
-        return found if self.local else found[:, None]
+        z = self.head.variables(latents.double())
+        return z if self.local else z[:, None]
 
     def values(self, variables: Tensor) -> Tensor:
-        values: Tensor = self.head.polynomials(variables)
+        values = self.head.polynomials(variables)
         spatial = getattr(self.head, "spatial", None)
         return values if spatial is None else values * spatial.weight
 
-    def path(self, latents: Tensor) -> Tensor | None:
+    def path(self, latents: Tensor) -> Tensor:
         if self.head.path is None:
-            return None
+            return super().path(latents)
         channels, positions, _, classes = self.head.path.shape
         matrix = self.head.path.matrix().detach().view(classes, channels, positions)
         return torch.einsum("kcp,bcp->bpk", matrix, latents.double())
 
     def spread_of(self, variables: Tensor) -> Tensor:
-        monomials: Tensor = self.head.polynomials.monomials(variables)
-        return monomials
+        return self.head.polynomials.monomials(variables)
 
     def write(self, index: int, mean: Tensor, spread: Tensor) -> str:
         layer = self.head.polynomials

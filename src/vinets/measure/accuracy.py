@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import torch
@@ -34,9 +34,6 @@ CALIBRATION_BINS = 15  # intervals of equal width for the largest probability
 TOP = 5  # the label is looked for among this many largest logits, if there are more classes
 BOOTSTRAP_DRAWS = 2_000
 CONFIDENCE = 0.95  # with which an interval holds the true difference
-
-Wrong: TypeAlias = Sequence[int]
-"""Positions of the test images that a network gets wrong."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,15 +101,15 @@ def evaluate(
     ----------
     network : Module
         Returns logits of shape (B, K), or an object with such ``logits``. It runs in eval mode,
-        and its training flags stay as they were. If it lies on another device, a copy runs.
+        and its training flags stay as they were.
     data : DataSplit, data source, Dataset, DataLoader, pair of tensors, or iterable of batches
         Labelled examples. Inputs are a tensor, or a dict of tensors by argument; labels are
         integers of shape (B,). A network that is known to have been trained on them is refused, but
         for an iterable of batches (inputs, labels), which has no identity.
-    part : {"test", "train"}, default="test"
+    part : {"test", "train"}
         What these examples are to the network; in a split the part that is taken.
-    device : str or None, default=None
-        Where to compute; None is where the network lies.
+    device : str, optional
+        By default that of the network; for another one, a copy of it runs.
 
     Examples
     --------
@@ -244,12 +241,12 @@ class Difference:
         return " to ".join(ends) or "one seed"
 
 
-def over_images(splits: Sequence[tuple[Wrong, Wrong, int]]) -> Difference:
+def over_images(splits: Sequence[tuple[Sequence[int], Sequence[int], int]]) -> Difference:
     """Compare over splits and test images, by a bootstrap in two stages.
 
-    For every split there is what either network gets wrong, and the count of test images. Splits
-    are drawn with replacement, then the images of each one that was drawn, which are the same for
-    both networks. The generator has a fixed seed, so that the interval depends on the outcomes
+    For every split there are the positions of the test images that either network gets wrong, and
+    the count of test images. Splits are drawn with replacement, then images of each one, the same
+    for both networks. The generator has a fixed seed, so that the interval depends on the outcomes
     alone. An image counts +1, 0 or −1, so that drawing images is one multinomial draw.
 
     Examples

@@ -127,8 +127,6 @@ def bench(
         example = source.example(max(batch_sizes, default=1))
     options = {"batch_sizes": batch_sizes, "device": device, "compile": compile}
     timed = measure_speed(named, example, windows=windows, formats=formats, **options)
-    runtime = "torch, compiled" if compile else "torch"
-    precision = "bfloat16 (autocast)" if formats.amp else "float32"
     one = each(example, lambda tensor: tensor[:1])
     measured = Measurements()
     for name, network in named.items():
@@ -137,6 +135,8 @@ def bench(
             known = network.runtime, network.precision, network.size, None, None
             measured[name] = Measurement(*known, speeds)
         else:
+            runtime = "torch, compiled" if compile else "torch"
+            precision = "bfloat16 (autocast)" if formats.amp else "float32"
             counts = stored_bytes(network), flops(network, one), sizes(network)
             measured[name] = Measurement(runtime, precision, *counts, speeds)
     return measured

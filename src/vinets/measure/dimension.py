@@ -53,13 +53,13 @@ def intrinsic_dimension(
     Parameters
     ----------
     points : array or Tensor of shape (m, n) or (m, ...)
-        The points; maps are flattened. Repeated points count once.
+        Maps are flattened. Repeated points count once.
     neighbours : int
         ``k``, at least 2. Fewer of them look more locally, with less bias and more variance: the
         relative standard error is about ``1 / sqrt(samples * (k - 1))``.
     samples : int, optional
-        Average over this many random points only. Neighbours still come from all points, so that
-        this saves time and keeps the scale. All points by default.
+        Average over this many random points only, with neighbours among all points: this saves
+        time and keeps the scale.
 
     Notes
     -----
@@ -122,17 +122,11 @@ def require_estimator() -> None:
         ) from None
 
 
-def class_dimensions(
-    points: ArrayOrTensor,
-    labels: ArrayOrTensor,
-    *,
-    neighbours: int = 20,
-    samples: int | None = None,
-    seed: int = 0,
-) -> Dimensions:
-    """Estimate the intrinsic dimension of each class, as :func:`intrinsic_dimension` does.
+def class_dimensions(points: ArrayOrTensor, labels: ArrayOrTensor, **options: Any) -> Dimensions:
+    """Estimate the intrinsic dimension of each class, by :func:`intrinsic_dimension`.
 
-    Points are (m, n) or (m, ...), such as the latents at a cut, and labels (m,) integers.
+    Points are (m, n) or (m, ...), such as the latents at a cut, and labels (m,) integers. The
+    options are those of that function.
     """
     matrix = _matrix("class_dimensions", points)
     marks = np.asarray(labels.cpu() if isinstance(labels, torch.Tensor) else labels)
@@ -141,7 +135,6 @@ def class_dimensions(
         got = f"{marks.dtype} values of shape {marks.shape}"
         raise parameter_error("class_dimensions", "labels", accepted, got)
     per_class: dict[int, float] = {}
-    options: Any = {"neighbours": neighbours, "samples": samples, "seed": seed}
     for label in np.unique(marks).tolist():
         try:
             per_class[label] = intrinsic_dimension(matrix[marks == label], **options)
@@ -154,10 +147,9 @@ def class_dimensions(
 def dimension_correlation(
     dimensions: Sequence[float] | Floats, counts: Sequence[float] | NDArray[Any]
 ) -> Correlation:
-    """Correlate intrinsic dimensions with numbers of monomials, of which there are at least 3.
+    """Correlate at least 3 intrinsic dimensions with as many numbers of monomials.
 
-    There is one pair per class, or one per cut: then the mean dimension over the classes, and all
-    monomials at this cut.
+    A pair belongs to a class, or to a cut: the mean over classes, and all monomials at this cut.
     """
     from scipy import stats  # takes a second, so only when asked for
 

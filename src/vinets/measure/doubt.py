@@ -114,11 +114,11 @@ def better_reading(
     least = max(MIN_GAIN, DEVIATIONS * math.sqrt(0.25 / len(chosen)))
     if right[best] - right[own, False] <= least:
         return None
-    told = [",".join(f"{v:.4g}" for v in values) for values in (best[0].mean, best[0].std)]
-    words = f"--mean {told[0]} --std {told[1]}"
+    shown = [",".join(f"{v:.4g}" for v in values) for values in (best[0].mean, best[0].std)]
+    then = ":"
     if best[1]:
-        words += " and blue in front of red (BGR): flip the input channels of its first layer, and"
-    return f"{words}{' ' if best[1] else ': '}pass these if it was trained so", right[best]
+        then = " and blue in front of red (BGR): flip the input channels of its first layer, and"
+    return f"--mean {shown[0]} --std {shown[1]}{then} pass these if it was trained so", right[best]
 
 
 def better_order(confusion: Tensor) -> tuple[Tensor, float] | None:

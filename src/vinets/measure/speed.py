@@ -79,9 +79,9 @@ def measure_speed(
     Parameters
     ----------
     networks : dict of str to Module
-        The networks by name. They are not changed: copies run, in eval mode without gradients.
-        Exported files run on the CPU in their own precision, not compiled, with the threads of
-        torch; their peak memory is not known.
+        By name. They are not changed: copies run, in eval mode without gradients. Exported files
+        run on the CPU in their own precision, not compiled, with the threads of torch; their peak
+        memory is not known.
     example : Tensor or dict of Tensor
         A batch of inputs; its rows are repeated to fill each batch.
     compile : bool
@@ -106,7 +106,6 @@ def measure_speed(
         one.eval().to(memory_format=layout)
 
     def fill(tensor: Tensor) -> Tensor:
-        """Repeat the rows to a batch."""
         tensor = tensor[torch.arange(size, device=tensor.device) % len(tensor)].to(on)
         return tensor.to(memory_format=layout) if tensor.ndim == 4 else tensor
 
@@ -120,9 +119,8 @@ def measure_speed(
         for size in batch_sizes:
             inputs = each(example, fill)
             # A compiled network is made anew for each batch size, with its shapes.
-            runners = [_Runner(one, inputs, size, on, formats, compile) for one in copies.values()]
-            for runner in runners:
-                runner.prepare(windows.warmup, windows.seconds)
+            options = inputs, size, on, windows, formats, compile
+            runners = [_Runner(one, *options) for one in copies.values()]
             for _ in range(windows.repeats):
                 for runner in runners:
                     runner.window(windows.seconds)
@@ -152,7 +150,7 @@ def limited_threads(count: int | None) -> Iterator[None]:
 
 
 class _Runner:
-    """One network with one batch, and the measurements of its windows."""
+    """One network with one batch, warmed up, and the measurements of its windows."""
 
     def __init__(
         self,
@@ -160,32 +158,30 @@ class _Runner:
         inputs: Inputs,
         batch_size: int,
         device: torch.device,
+        windows: WindowOptions,
         formats: FormatOptions,
         compile: bool,
     ) -> None:
-        self.plain, self.inputs, self.batch_size = network, inputs, batch_size
-        self.exported = isinstance(network, ExportedNetwork)
-        compiled = compile and not self.exported
-        self.network = torch.compile(network, dynamic=False) if compiled else network
-        self.clock = Clock(device)
+        self.network: Callable[..., Any] = network
+        self.inputs, self.batch_size, self.clock = inputs, batch_size, Clock(device)
         self.autocast: Callable[[], Any] = nullcontext
         if formats.amp:
             self.autocast = partial(torch.autocast, device.type, dtype=torch.bfloat16)
-        self.chunk = 1  # on the CPU each pass is timed by itself
+        self.chunk = 1  # passes between two marks; on the CPU each one is timed by itself
         self.recorded = formats.recorded and self.clock.on_cuda
         self.peak: int | None = None  # memory of one pass in bytes, if it is known
         self.rates: list[float] = []  # examples per second of every window
         self.latencies: list[float] = []  # seconds of a pass that is waited for
-
-    def prepare(self, warmup: int, seconds: float) -> None:
-        """Warm up, take the peak memory and choose how many passes run between two marks."""
-        self._run(self.network, max(1, warmup) if self.exported else warmup)  # it starts threads
-        if self.exported:
+        if isinstance(network, ExportedNetwork):
+            self._run(network, max(1, windows.warmup))  # the first pass starts threads
             return
-        held = [*self.plain.parameters(), *self.plain.buffers(), *tensors_of(self.inputs)]
+        if compile:
+            self.network = torch.compile(network, dynamic=False)
+        self._run(self.network, windows.warmup)
+        held = [*network.parameters(), *network.buffers(), *tensors_of(inputs)]
         # What a compiled network allocates on the CPU cannot be followed.
-        network = self.network if self.clock.on_cuda else self.plain
-        self.peak = peak_bytes(lambda: self._run(network, 1), held, self.clock.device)
+        followed = self.network if self.clock.on_cuda else network
+        self.peak = peak_bytes(lambda: self._run(followed, 1), held, device)
         if self.recorded:  # a CUDA graph reads where its inputs lie, which stay where they are
             one_pass = partial(self._run, self.network, 1)
             on_side_stream(one_pass)
@@ -194,7 +190,7 @@ class _Runner:
         if self.clock.on_cuda:  # waiting after each pass would leave the GPU idle
             alone = statistics.median(self._seconds_per_pass(1, 0.0) for _ in range(3))
             # A quarter of a window between two marks, so that it ends soon after its time.
-            self.chunk = max(1, int(seconds / 4 / max(alone, 1e-6)))
+            self.chunk = max(1, int(windows.seconds / 4 / max(alone, 1e-6)))
 
     def window(self, seconds: float) -> None:
         """Run for at least that long; on a GPU then also for a fifth of it pass by pass."""

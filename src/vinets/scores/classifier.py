@@ -28,22 +28,21 @@ class ChristoffelClassifier(ClassifierMixin, BaseEstimator):
 
     Parameters
     ----------
-    space : ClassSpace or None, default=None
-        Monomials and regularisation; None chooses among
+    space : ClassSpace, optional
+        Monomials and regularisation; by default chosen among
         ``vinets.heads.class_distances.spaces()`` by cross-validated likelihood.
-    folds : int, default=3
-        Folds of cross-validation, which also finds the temperature and the biases of the logits.
-    seed : int, default=0
-        Seed of the folds.
+    folds, seed : int
+        Folds of cross-validation, which also finds the temperature and the biases of the logits,
+        and the seed of their draw.
 
     Attributes
     ----------
     classes_ : ndarray of shape (K,)
         The labels.
     space_ : ClassSpace
-        The one in use.
+        The monomials and the regularisation in use.
     distances_ : ClassDistances
-        The module that computes them.
+        The module that computes K of every class.
     temperature_, bias_ : float, ndarray of shape (K,)
         Numbers of the logits :math:`b_c - t \log K_c`.
 
@@ -87,8 +86,7 @@ class ChristoffelClassifier(ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         X = validate_data(self, X, reset=False, dtype=np.float64, force_writeable=True)
         with torch.no_grad():
-            distances: NDArray[np.float64] = self.distances_(torch.from_numpy(X)).numpy()
-        return distances
+            return self.distances_(torch.from_numpy(X)).numpy()
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Compute logits (m, K), or the difference (m,) of those of two classes."""
@@ -96,15 +94,12 @@ class ChristoffelClassifier(ClassifierMixin, BaseEstimator):
         return logits[:, 1] - logits[:, 0] if len(self.classes_) == 2 else logits
 
     def _logits(self, X: Any) -> NDArray[np.float64]:
-        logits: NDArray[np.float64] = self.bias_ - self.temperature_ * np.log(self.distance(X))
-        return logits
+        return self.bias_ - self.temperature_ * np.log(self.distance(X))
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Compute class probabilities (m, K)."""
-        shares: NDArray[np.float64] = softmax(self._logits(X), axis=1)
-        return shares
+        return softmax(self._logits(X), axis=1)
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the likeliest labels (m,)."""
-        chosen: NDArray[Any] = self.classes_[self._logits(X).argmax(1)]
-        return chosen
+        return self.classes_[self._logits(X).argmax(1)]

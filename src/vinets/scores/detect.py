@@ -26,6 +26,7 @@ from vinets.core.checks import parameter_error
 from vinets.core.device import Inputs, call, device_of, each, evaluating, logits_of
 from vinets.core.progress import Progress, Silent
 from vinets.data import DataSplit, ImageSource, Preprocessing, Source, load_data
+from vinets.data.conversion import draw_from
 from vinets.data.source import choose_per_class
 from vinets.data.synthetic import noise, textures
 from vinets.heads.class_distances import (
@@ -37,7 +38,7 @@ from vinets.heads.class_distances import (
     try_spaces,
 )
 from vinets.latent.cut import cut_points
-from vinets.latent.reader import classifier_of
+from vinets.latent.reader import LatentReader, classifier_of
 from vinets.networks.network import CutNetwork
 from vinets.scores.scores import SCORES, Activations, energy_of, labels_of, rates
 
@@ -64,10 +65,10 @@ class LayerDistances:
     """The distances at one layer, standardised."""
 
     distances: ClassDistances
-    margin: Callable[[Tensor], Tensor]  # standardises margins,
     whole: ClassDistances  # distance to all examples as one class
-    far: Callable[[Tensor], Tensor]  # and its logarithm
-    limit: float  # largest standardised log K to all that is not far
+    standard_margin: Callable[[Tensor], Tensor]
+    standard_log: Callable[[Tensor], Tensor]  # for log K of the distance to all examples
+    limit: float  # largest standardised log K of examples that are not far from everything
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,18 +76,19 @@ class LayerScore:
     """The score of examples by their features at every layer and their energy."""
 
     layers: Mapping[str, LayerDistances]
-    energy: Callable[[Tensor], Tensor]  # standardises energies
+    standard_energy: Callable[[Tensor], Tensor]
 
     @torch.no_grad()
     def __call__(self, seen: Activations) -> Tensor:
         """Return scores (m,), larger for stranger examples."""
-        margins, excesses = [], torch.zeros_like(seen.logits[:, 0])
+        margins, excess = [], torch.zeros_like(seen.logits[:, 0])
         for name, layer in self.layers.items():
             features = seen.layers[name]
-            margins.append(layer.margin(distance_margin(layer.distances, features)))
-            beyond = layer.far(layer.whole(features).log()[:, 0]) - layer.limit
-            excesses = excesses + beyond.clamp_min(0)
-        return (torch.stack(margins).mean(0) + self.energy(energy_of(seen.logits))) / 2 + excesses
+            margins.append(layer.standard_margin(distance_margin(layer.distances, features)))
+            log = layer.standard_log(layer.whole(features).log()[:, 0])
+            excess = excess + (log - layer.limit).clamp_min(0)
+        energy = self.standard_energy(energy_of(seen.logits))
+        return (torch.stack(margins).mean(0) + energy) / 2 + excess
 
 
 @torch.no_grad()
@@ -105,13 +107,13 @@ def fit_layer_score(
     for name, points in train.layers.items():
         new = held.layers[name]
         tried = try_spaces(points, labels, candidates or spaces(), classes, held=(new, truth))
-        space = choose_space(tried).space
-        distances = fit_distances(points, labels, space, classes)
+        distances = fit_distances(points, labels, choose_space(tried).space, classes)
         whole = fit_distances(points, torch.zeros_like(labels), WHOLE_SPACE, 1)
-        logs = whole(new).log()[:, 0]
-        far, margin = standardizer(logs), standardizer(distance_margin(distances, new))
+        logs, margins = whole(new).log()[:, 0], distance_margin(distances, new)
+        far = standardizer(logs)
         limit = far(logs).quantile(1 - BEYOND_LIMITS / len(train.layers))
-        scores[name] = LayerDistances(distances, margin, whole, far, float(limit))
+        standard = standardizer(margins)
+        scores[name] = LayerDistances(distances, whole, standard, far, float(limit))
     return LayerScore(scores, standardizer(energy_of(held.logits)))
 
 
@@ -145,18 +147,17 @@ def ood_images(spec: str, preprocessing: Preprocessing, count: int, seed: int) -
     if spec in IMAGES_BY_RULE:
         return preprocessing(IMAGES_BY_RULE[spec](count, shape, seed))
     try:
-        source = load_data(spec, seed=seed).test
+        drawn = draw_from(load_data(spec, seed=seed).test, count, seed)
     except ValueError as error:
         raise ValueError(f"{error} Images by rule are 'noise' and 'textures'.") from None
-    if not isinstance(source, ImageSource):
+    if not isinstance(drawn, ImageSource):
         raise ValueError(f"{spec} has no images. Pass images, 'noise' or 'textures'.")
-    order = torch.randperm(len(source), generator=torch.Generator().manual_seed(seed))
-    images = source.images[order[:count].sort().values].cpu()
+    images = drawn.images[:].cpu().float()
     if images.shape[1] != shape[0]:
-        images = images.float().mean(1, keepdim=True).expand(-1, shape[0], -1, -1)
+        images = images.mean(1, keepdim=True).expand(-1, shape[0], -1, -1)
     if images.shape[2:] != shape[1:]:
-        images = F.interpolate(images.float(), shape[1:], mode="bilinear", align_corners=False)
-    return preprocessing(images.round().to(torch.uint8) if images.is_floating_point() else images)
+        images = F.interpolate(images, shape[1:], mode="bilinear", align_corners=False)
+    return preprocessing(images.round().to(torch.uint8))
 
 
 def choose_layers(network: nn.Module, example: Tensor) -> list[str]:
@@ -189,12 +190,10 @@ def read_activations(
     kept: dict[str, list[Tensor]] = {name: [] for name in layers}
     features: list[Tensor] = []
     logits: list[Tensor] = []
+    mean = LatentReader("mean_token")
 
-    def keep(name: str, module: nn.Module, inputs: object, output: Tensor) -> None:
-        # The mean over positions of a map (B, C, H, W) or of tokens (B, T, C).
-        positions = {4: (2, 3), 3: (1,)}.get(output.ndim)
-        vectors = output.mean(positions) if positions else output.flatten(1)
-        kept[name].append(vectors.float())
+    def keep(name: str, module: nn.Module, inputs: object, output: object) -> None:
+        kept[name].append(mean(output)[..., 0].float())
 
     def keep_input(module: nn.Module, inputs: tuple[Tensor]) -> None:
         features.append(inputs[0].float())
@@ -230,11 +229,11 @@ def compare_scores(
     network : Module
         A classifier of images, whole or behind a cut.
     data : DataSplit
-        What it was trained for: scores are fitted to the training part.
+        The data of its classes: scores are fitted to the training part.
     ood : mapping
         Names of out-of-distribution sets to their inputs; see :func:`ood_images`.
-    layers : sequence of str or None
-        Layers whose distances are taken together; None is :func:`choose_layers`.
+    layers : sequence of str, optional
+        Layers whose distances are taken together; by default those of :func:`choose_layers`.
     per_class, count, seed
         Training examples of a class, test examples, and the seed of both draws. Distances are
         standardised on a quarter of the test examples; the others are judged.
@@ -249,7 +248,7 @@ def compare_scores(
         accepted = "names of layers of the network"
         raise parameter_error("ood", "layers", accepted, name, "vinets cuts lists them.")
     classifier: nn.Linear | None = None
-    with suppress(ValueError):  # its last layer is none that these scores know
+    with suppress(ValueError):  # a last layer that these scores do not know
         classifier = classifier_of(network, example)
     reader = partial(read_activations, network, chosen, classifier)
     order = torch.randperm(len(data.test), generator=torch.Generator().manual_seed(seed))[:count]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -49,7 +49,7 @@ class Score(ABC):
     def __init__(self, classifier: nn.Linear | None = None) -> None:
         if self.needs_classifier and classifier is None:
             raise ValueError(f"the score {self.name!r} needs a network that ends in a linear layer")
-        self.classifier = classifier
+        self.classifier: Any = classifier
 
     def fit(self, train: Activations) -> Self:
         """Fit to training examples; some scores need no fit."""
@@ -62,8 +62,7 @@ class Score(ABC):
     @torch.no_grad()
     def energy_behind(self, features: Tensor) -> Tensor:
         """Compute the energy of the logits that the classifier gives on features (m, D)."""
-        assert self.classifier is not None  # __init__ has checked that it is there
-        return energy_of(F.linear(features, self.classifier.weight, self.classifier.bias))
+        return energy_of(self.classifier(features))
 
 
 def energy_of(logits: Tensor) -> Tensor:
@@ -97,10 +96,10 @@ class Mahalanobis(Score):
     name = "mahalanobis"
 
     def fit(self, train: Activations) -> Self:
-        features, labels = train.features.double(), labels_of(train)
-        self.means = torch.stack([features[labels == k].mean(0) for k in labels.unique()])
-        position = torch.searchsorted(labels.unique(), labels)
-        self.precision = _precision(features - self.means[position])
+        features = train.features.double()
+        classes, labels = labels_of(train).unique(return_inverse=True)
+        self.means = torch.stack([features[labels == k].mean(0) for k in range(len(classes))])
+        self.precision = _precision(features - self.means[labels])
         return self
 
     def __call__(self, seen: Activations) -> Tensor:
@@ -128,9 +127,8 @@ class RelativeMahalanobis(Mahalanobis):
 def _precision(centred: Tensor) -> Tensor:
     """Invert the covariance of centred features (m, D)."""
     covariance = centred.mT @ centred / len(centred)
-    size = len(covariance)
-    jitter = RELATIVE_JITTER * covariance.trace() / size
-    return torch.linalg.inv(covariance + jitter * torch.eye(size).to(covariance))
+    jitter = RELATIVE_JITTER * covariance.diagonal().mean()
+    return torch.linalg.inv(covariance + jitter * torch.eye(len(covariance)).to(covariance))
 
 
 def labels_of(seen: Activations) -> Tensor:
@@ -147,9 +145,7 @@ class ViM(Score):
     needs_classifier = True
 
     def fit(self, train: Activations) -> Self:
-        assert self.classifier is not None
-        weight = self.classifier.weight.detach().double()
-        bias = self.classifier.bias.detach().double()
+        weight, bias = (t.detach().double() for t in (self.classifier.weight, self.classifier.bias))
         self.origin = -torch.linalg.pinv(weight) @ bias
         centred = train.features.double() - self.origin
         _, vectors = torch.linalg.eigh(centred.mT @ centred / len(centred))
@@ -211,8 +207,7 @@ class ASH(Score):
     percentile = 0.65
 
     def __call__(self, seen: Activations) -> Tensor:
-        features = seen.features
-        width = features.shape[1]
+        features, width = seen.features, seen.features.shape[1]
         kept = features.topk(width - round(width * self.percentile))
         pruned = torch.zeros_like(features).scatter_(1, kept.indices, kept.values)
         ratio = features.sum(1) / kept.values.sum(1)

@@ -15,13 +15,14 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
-from vinets.core.device import each
+from vinets.core.device import Inputs, each
 from vinets.core.files import slug
 from vinets.core.options import flag_of
 from vinets.core.progress import progress_of
 from vinets.core.settings import LatentOptions, TrainingOptions
 from vinets.heads import HEADS, ProductsHead, ProductsOptions, ReLUUnits, VanishingHead
 from vinets.latent.cut import CutPoint, cut_points
+from vinets.latent.reader import LatentReader, channels_come_last
 from vinets.models.networks import SIZES
 from vinets.models.records import source_of, spec_of
 from vinets.networks.network import CutNetwork
@@ -120,11 +121,15 @@ class Space:
         self.examples = len(setup.train) if examples is None else examples
         classes = len(setup.train.classes)
         example = each(setup.train.example(), lambda tensor: tensor.to(setup.device))
-        self.cuts = choose_cuts(cut_points(setup.model, example), setup.parameters, cuts)
+        points = cut_points(setup.model, example)
+        self.cuts = choose_cuts(points, setup.parameters, cuts)
+        macs = max((point.macs for point in points), default=0)
         self.candidates = [
             candidate
             for point in self.cuts
-            for candidate in candidates_at(point, setup.parameters, classes)
+            for candidate in candidates_at(
+                point, setup.parameters, classes, (macs - point.macs) // positions(point, example)
+            )
         ]
         recipe = TrainingOptions(**ProductsHead.training_defaults)
         few = {"per_class": 1, "batch_size": 16} if self.planned else {}
@@ -199,11 +204,12 @@ class Space:
             return (time.perf_counter() - begin) / count
 
         with saved_tensors_hooks(keep, lambda tensor: tensor):
-            few = seconds(min(FEW, most))
+            seconds(min(FEW, most))  # libraries choose their kernels
+        few = seconds(min(FEW, most))
         if few > LONG and self.setup.device.type == "cpu":
             return few, sum(kept.values()) * batch // min(FEW, most)
         count = min(TIMED_STEPS * batch, most)
-        seconds(count)  # libraries choose their kernels
+        seconds(count)  # and others for another size
         return seconds(count), 0
 
     def command(
@@ -300,12 +306,27 @@ def generator_sizes(classes: int) -> int:
     return classes * (VARIABLES + VARIABLES * (VARIABLES + 1) // 2 + 1 + classes)
 
 
-def candidates_at(point: CutPoint, parameters: int, classes: int) -> list[Candidate]:
-    """Return the heads to try behind a cut of a network with ``parameters``."""
+def positions(point: CutPoint, example: Inputs) -> int:
+    """Return at how many positions of its map a head uses a parameter, for such an example."""
+    if len(point.shape) != 3:
+        return 1  # vectors, and means of tokens
+    output = torch.empty(1, *point.shape, device="meta")
+    reader = LatentReader(channels_last=channels_come_last(output, example))
+    return reader.describe(output).positions
+
+
+def candidates_at(point: CutPoint, parameters: int, classes: int, most: int) -> list[Candidate]:
+    """Return the heads to try behind a cut of a network with ``parameters``.
+
+    Units have at most ``most`` parameters. Each is used once at every position, so that few of them
+    on a large map multiply as much as the cut saves, and make the network slower than before.
+    """
     large, small = head_sizes(parameters)
     values, products = prod(point.shape), ProductsHead.kind
-    heads = [(products, large, 3), (products, small, 3), (products, small, 2)]
-    heads += [(ReLUUnits.kind, large, 2), ("pooled", large, 2)]
+    wide = max(1, min(large, most))
+    narrow = max(1, min(small, wide // 4))
+    heads = [(products, wide, 3), (products, narrow, 3), (products, narrow, 2)]
+    heads += [(ReLUUnits.kind, wide, 2), ("pooled", large, 2)]
     if values * classes <= 2 * large:
         heads.append(("linear", large, 2))
     candidates = [Candidate(point.name, *head) for head in heads]
