@@ -1,8 +1,10 @@
-"""The program ``vinets`` inside of this process."""
+"""The program ``vinets`` inside of this process, and scripts in processes of their own."""
 
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import sys
 from contextlib import redirect_stderr, redirect_stdout
 from io import StringIO
@@ -35,3 +37,16 @@ def run(*words: object) -> Done:
         with pytest.raises(SystemExit) as end:
             main()
     return Done(int(end.value.code or 0), out.getvalue(), err.getvalue())
+
+
+def python(
+    script: str, *words: object, code: int = 0, **variables: str | None
+) -> subprocess.CompletedProcess[str]:
+    """Run a script that must end with this code; None takes a variable out of its environment."""
+    environment = {k: v for k, v in (os.environ | variables).items() if v is not None}
+    command = [sys.executable, "-c", script, *map(str, words)]
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == code, done.stderr
+    return done

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
+from program import python
 
 SCRIPT = """
 import socket, sys
@@ -37,4 +36,4 @@ assert torch.equal(again(data.test.example(4)), network.eval()(data.test.example
 
 
 def test_the_core_opens_no_connection(tmp_path):
-    subprocess.run([sys.executable, "-c", SCRIPT, str(tmp_path)], check=True, timeout=120)
+    python(SCRIPT, tmp_path)

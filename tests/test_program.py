@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from program import python
 
 from vinets.models import digits_cnn, save_weights
 
@@ -38,13 +39,12 @@ def test_modules_of_one_system_and_of_gpus_alone_are_not_needed():
         "for name in names: importlib.import_module(name)\n"
         "assert len(names) > 100\n"
     )
-    subprocess.run([sys.executable, "-c", script], check=True, timeout=120)
+    python(script)
 
 
 @pytest.mark.parametrize(("wanted", "policy"), [(None, "passive"), ("active", "active")])
 def test_threads_sleep_while_they_wait_unless_the_user_wants_otherwise(wanted, policy):
     """What the environment says when torch is imported, which is when its threads read it."""
-    environment = {k: v for k, v in os.environ.items() if k != "OMP_WAIT_POLICY"}
     script = (
         "import os, sys\n"
         "class Finder:\n"
@@ -54,15 +54,8 @@ def test_threads_sleep_while_they_wait_unless_the_user_wants_otherwise(wanted, p
         "from vinets.__main__ import main\n"
         "main()"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", script, "cuts", "digits_cnn", "--shape", "1,8,8"],
-        env=environment | ({"OMP_WAIT_POLICY": wanted} if wanted else {}),
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.stderr == f"{policy}\n"
+    words = ("cuts", "digits_cnn", "--shape", "1,8,8")
+    assert python(script, *words, code=1, OMP_WAIT_POLICY=wanted).stderr == f"{policy}\n"
 
 
 @pytest.mark.skipif(
@@ -81,19 +74,11 @@ def test_large_blocks_are_kept_for_the_next_step_unless_the_user_wants_otherwise
         "numpy.ones(2**28, dtype='u1')\n"
         "print((faults() - before) * resource.getpagesize() < 2**26)\n"
     )
-    theirs = {} if kept else {"MALLOC_MMAP_THRESHOLD_": str(2**20), "MALLOC_TRIM_THRESHOLD_": "0"}
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("MALLOC_")} | theirs
+    theirs = dict.fromkeys((one for one in os.environ if one.startswith("MALLOC_")), None)
+    if not kept:
+        theirs |= {"MALLOC_MMAP_THRESHOLD_": str(2**20), "MALLOC_TRIM_THRESHOLD_": "0"}
     # Huge pages would hide what is asked for anew behind few faults.
-    huge = {"NUMPY_MADVISE_HUGEPAGE": "0"}
-    done = subprocess.run(
-        [sys.executable, "-c", script],
-        env=environment | huge,
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=60,
-    )
-    assert done.stdout == f"{kept}\n"
+    assert python(script, NUMPY_MADVISE_HUGEPAGE="0", **theirs).stdout == f"{kept}\n"
 
 
 @pytest.mark.parametrize("closed", ["2>&-", "0<&- 1>&- 2>&-"])
@@ -119,19 +104,15 @@ def test_a_terminal_of_ascii_does_no_harm(tmp_path):
         path = tmp_path / "d" / names[index % 2] / f"{index}.png"
         path.parent.mkdir(parents=True, exist_ok=True)
         Image.new("L", (8, 8), 20 * index).save(path)
-    model = digits_cnn(2, channels=3)
-    save_weights(model, tmp_path / "w.safetensors")
-    words = ("evaluate", "digits_cnn", "--weights", str(tmp_path / "w.safetensors"))
-    words = (*words, "--data", str(tmp_path / "d"), "--device", "cpu")
-    ascii_only = os.environ | {"PYTHONIOENCODING": "ascii"}
+    save_weights(digits_cnn(2, channels=3), tmp_path / "w.safetensors")
+    words = ("evaluate", "digits_cnn", "--weights", tmp_path / "w.safetensors")
+    words = (*words, "--data", tmp_path / "d", "--device", "cpu")
     twice = (
         "import sys; from vinets.__main__ import main\n"
         "try: main()\nexcept SystemExit as end: print(end.code)\n"
         "sys.argv.append('--json'); main()"
     )
-    command = [sys.executable, "-c", twice, *words]
-    done = subprocess.run(command, env=ascii_only, stdout=subprocess.PIPE, text=True, check=True)
-    plain, ended, told = done.stdout.partition("\n0\n")
+    plain, ended, told = python(twice, *words, PYTHONIOENCODING="ascii").stdout.partition("\n0\n")
     assert "?pfel" in plain and ended
     assert json.loads(told)["classes"] == names
 
@@ -207,6 +188,4 @@ def test_a_fit_in_a_forked_process_ends():
         "if not child: (torch.randn(4_000_000) + 1).sum(); ABM(max_degree=2).fit(X); os._exit(7)\n"
         "import signal; signal.alarm(20); raise SystemExit(os.waitpid(child, 0)[1] >> 8)"
     )
-    threads = os.environ | {"OMP_NUM_THREADS": "2"}
-    done = subprocess.run([sys.executable, "-c", script], env=threads, check=False, timeout=60)
-    assert done.returncode == 7
+    python(script, code=7, OMP_NUM_THREADS="2")

@@ -4,8 +4,7 @@ import ctypes
 import os
 import sys
 
-from vinets.core.checks import STOPPED_CODE, STOPPED_SENTENCE
-
+STOPPED = "Stopped. Run the same command again: it goes on after the last step that was kept."
 KEPT = {"MALLOC_MMAP_THRESHOLD_": (-3, 2**30), "MALLOC_TRIM_THRESHOLD_": (-1, 2**31 - 1)}
 """Sizes in bytes for glibc: the variable that sets each, and its number in ``mallopt``."""
 
@@ -46,9 +45,9 @@ def main() -> None:
         from vinets.cli.app import run
 
         code = run(sys.argv[1:])
-    except KeyboardInterrupt:  # while modules were imported
-        print(STOPPED_SENTENCE, file=sys.stderr)
-        code = STOPPED_CODE
+    except KeyboardInterrupt:
+        print(STOPPED, file=sys.stderr)
+        code = 130  # as of any program that Ctrl-C ends
     sys.exit(code)
 
 

@@ -18,8 +18,14 @@ PRODUCTS = ["--data", "digits", "--cut", "relu2", "--head", "products", "--secon
 
 @pytest.fixture(scope="session")
 def call() -> Callable[..., Done]:
-    """Runs the program; an exception that it makes no sentence of fails the test."""
-    return run
+    """Runs the program, which must succeed."""
+
+    def succeed(*arguments: object) -> Done:
+        done = run(*arguments)
+        assert done.code == 0, done.err
+        return done
+
+    return succeed
 
 
 @pytest.fixture(scope="session")
@@ -42,32 +48,29 @@ def build_options() -> list[str]:
 
 
 @pytest.fixture(scope="session")
-def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def base(call: Callable[..., Done], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A network that ``vinets train`` trained for three epochs."""
     out = tmp_path_factory.mktemp("cli") / "base"
     options = ["--data", "digits", "--out", out, "--epochs", 3, "--quiet"]
-    done = run("train", "--model", "digits_cnn", *options)
-    assert done.code == 0, done.err
+    call("train", "--model", "digits_cnn", *options)
     return out
 
 
 @pytest.fixture(scope="session")
-def vinet(base: Path) -> Path:
+def vinet(call: Callable[..., Done], base: Path) -> Path:
     """A VI-Net that ``vinets build`` made of it, with its baselines."""
     out = base.parent / "vinet"
-    done = run("build", base, "--out", out, *BUILD, "--baselines", "--views", 1)
-    assert done.code == 0, done.err
+    call("build", base, "--out", out, *BUILD, "--baselines", "--views", 1)
     return out
 
 
 @pytest.fixture(scope="session")
-def products(base: Path) -> Path:
+def products(call: Callable[..., Done], base: Path) -> Path:
     """A network with products of three forms, tuned as a whole, with its baselines."""
     out = base.parent / "products"
     sizes = ["--parameters", 8000, "--factors", 3, "--spatial-rank", 4, "--repeats", 2]
     training = ["--train", "backbone", "--distill", 0.7, "--epochs", 2, "--schedule", "one-cycle"]
-    done = run("build", base, *PRODUCTS, *sizes, *training, "--baselines", "--out", out)
-    assert done.code == 0, done.err
+    call("build", base, *PRODUCTS, *sizes, *training, "--baselines", "--out", out)
     return out
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from program import python, run
 
 import vinets
 from vinets.cli import app
@@ -45,18 +46,13 @@ REFUSED = {
     "train --model digits_cnn --data digits": "--out is missing. Folder for the network.",
     f"{TRAIN} --epoch 3": "Unknown option: --epoch. Did you mean --epochs?",
     f"{TRAIN} --epochs": "--epochs must be followed by a value.",
-    f"{TRAIN} --schedule linear": "--schedule must be 'cosine', 'one-cycle' or 'constant'. Got",
     f"{TRAIN} --validation 1.5": "--validation must be a number in [0, 1). Got '1.5' instead.",
     f"{TRAIN} --mean half": "--mean must be numbers with commas in between, one per channel",
-    f"{TRAIN} --seed -1": "--seed must be an integer of at least 0. Got '-1' instead.",
     f"{TRAIN} --vanish 1": "Unknown option: --vanish.",
     "build --data digits --cut relu3 --out o": "MODEL is missing. A folder of vinets train",
     "build net --data digits --out o": "--cut is missing. Name or index of a cut",
     f"{BUILD} --head both": "There is no head 'both'. There are: ",
-    f"{BUILD} --keep none": "--keep must be a positive integer, a share such as 50%, or all.",
-    f"{BUILD} --learning-rate -1": "--learning-rate must be a number in [0, inf).",
     f"{BUILD} --psi 1.5": "--psi must be a number in [0, 1). Got '1.5' instead.",
-    f"{BUILD} --read tokens": "--read must be 'auto', 'map'",
     f"{BUILD} --train all": "--train must be 'classifier', 'coefficients', 'backbone' or 'last:N'",
     f"{BUILD} --factors=3": "--factors is an option of other heads: products. Leave it out, or "
     "pass --head products.",
@@ -67,14 +63,10 @@ REFUSED = {
     "compress net --data digits --out o": "--budget is missing. What may be lost",
     "evaluate net": "--data is missing. 'digits', 'cifar10:DIR'",
     "evaluate net --data digits --batch-size 0": "--batch-size must be a positive integer. Got '0'",
-    "cuts net --shape 3x32": "--shape must be positive integers with commas in between, such as",
     "cuts net --shape 0,1": "--shape must be positive integers with commas in between, such as",
-    "cuts net --shape 3,,4": "--shape must be positive integers with commas in between, such as",
-    "bench net --batch-sizes 1,1.5": "--batch-sizes must be positive integers with commas",
+    "bench net --batch-sizes 1,,4": "--batch-sizes must be positive integers with commas",
     "ood net --data digits --ood noise --count 7": "--count must be an integer of at least 8.",
     "theory net --cut relu2 --tau 0": "--tau must be a positive, finite number. Got '0' instead.",
-    "theory net --cut relu2 --constant x": "--constant must be 'proved' or 'stated'. Got 'x'",
-    "ideal x.csv --psi 1.5": "--psi must be a number in [0, 1). Got '1.5' instead.",
     "ideal x.csv y.csv": "No argument is left for 'y.csv'.",
     "report results --seed 1": "Unknown option: --seed.",
 }
@@ -111,20 +103,18 @@ def test_the_help_lists_every_command(call):
     text = call("--help").out
     assert all(re.search(rf" {name} +[A-Z]", text) for name in OPTIONS)
     assert {*OPTIONS} == {name for names in COMMANDS.values() for name in names}
-    assert (call().code, call().out) == (2, text)
+    assert run()[:2] == (2, text)
 
 
 @pytest.mark.parametrize("command", OPTIONS)
 def test_the_help_of_a_command_has_an_example_and_its_options(call, command):
     done = call(command, "--help")
-    assert (done.code, done.err) == (0, "")
-    assert f"vinets {command} " in done.out.split("Example:")[1]
+    assert done.err == "" and f"vinets {command} " in done.out.split("Example:")[1]
     names = [*OPTIONS[command].split(), "json", "quiet", "config"]
     assert [name for name in names if not re.search(rf"--{name}\b", done.out)] == []
     assert not re.search(r"\{[a-z ]+\}", done.out)
     assert ("─ Arguments ─" in done.out) == (command != "train")
-    bare = call(command)
-    assert (bare.code, bare.out) == (2, done.out)
+    assert run(command)[:2] == (2, done.out)
 
 
 def test_the_page_names_every_experiment():
@@ -155,7 +145,7 @@ def test_help_imports_neither_torch_nor_numpy():
         "    assert run(words) == 0\n"
         "assert not {'torch', 'numpy', 'sklearn'} & sys.modules.keys()"
     )
-    subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
+    python(script)
 
 
 def test_a_prediction_does_not_import_the_compiler_of_torch():
@@ -165,15 +155,14 @@ def test_a_prediction_does_not_import_the_compiler_of_torch():
         "run(['predict', 'vinets/digits-cnn-products', '--device', 'cpu']);"
         "assert 'torch' in sys.modules and 'torch._dynamo' not in sys.modules"
     )
-    subprocess.run([sys.executable, "-c", script], check=True, timeout=120)
+    python(script)
 
 
 def test_the_shell_completes(call):
     script = call("--show-completion", "bash").out
     subprocess.run(["bash", "-n"], input=script, text=True, check=True)
     assert all(word in script for word in ("predict", "--recipe", "--install-completion"))
-    done = call("__complete", "train", "--recipe", "")
-    assert done.code == 0 and "digits-cnn" in done.out
+    assert "digits-cnn" in call("__complete", "train", "--recipe", "").out
 
 
 # --- errors -----------------------------------------------------------------------------------
@@ -192,7 +181,7 @@ def test_the_shell_completes(call):
         (RuntimeError("DefaultCPUAllocator: can't allocate memory: you"), "The memory of this"),
     ],
 )
-def test_what_may_happen_is_one_sentence_and_code_2(refused, call, error, text, monkeypatch):
+def test_what_may_happen_is_one_sentence_and_code_2(refused, error, text, monkeypatch):
     monkeypatch.setattr(app, "parse", lambda words: fail(error))
     assert refused("cuts").startswith(f"Error: {text}")
     monkeypatch.setenv("VINETS_TRACEBACK", "1")
@@ -212,10 +201,10 @@ def test_a_bug_keeps_its_traceback(error, monkeypatch):
         app.run(["cuts"])
 
 
-def test_an_interruption_tells_how_to_go_on(call, monkeypatch):
+def test_an_interruption_tells_how_to_go_on(monkeypatch):
     monkeypatch.setattr(app, "parse", lambda words: fail(KeyboardInterrupt()))
     told = "Stopped. Run the same command again: it goes on after the last step that was kept.\n"
-    assert call("cuts") == (130, "", told)
+    assert run("cuts") == (130, "", told)
 
 
 def test_a_reader_that_has_seen_enough_ends_it_without_a_word():

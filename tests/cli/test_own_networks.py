@@ -1,19 +1,20 @@
-"""A network in a file of the user's own, from the command line."""
+"""A network in a file of the user's own, and options of its constructor."""
 
 from __future__ import annotations
 
 import shutil
 
-import numpy as np
 import pytest
 import torch
+from program import run
 
+from vinets.cli.shared import ReadingOptions
 from vinets.core.files import read_json
 from vinets.core.plain import from_plain
-from vinets.data import digits
-from vinets.models import create_model, load_weights, rebuild, save_weights, use_file
+from vinets.models import create_model, rebuild, save_weights, source_of, use_file
 from vinets.models.libraries import file as files
 from vinets.networks import CutNetwork
+from vinets.networks.open import open_network
 from vinets.runs.setup import SetupFiles
 from vinets.search import SearchResult
 
@@ -25,15 +26,16 @@ from {sizes} import WIDTH
 Path(__file__).with_name("ran").touch()
 
 class MyNet(nn.Module):
-    def __init__(self, num_classes=10):
+    def __init__(self, num_classes=10, width=WIDTH, act="relu"):
         super().__init__()
-        self.conv = nn.Conv2d(1, WIDTH, 3)
-        self.relu = nn.ReLU()
+        self.conv = nn.Conv2d(1, width, 3)
+        self.norm = nn.BatchNorm2d(width)
+        self.relu = nn.ReLU() if act == "relu" else nn.GELU()
         self.pool = nn.MaxPool2d(2)
-        self.fc = nn.Linear(9 * WIDTH, num_classes)
+        self.fc = nn.Linear(9 * width, num_classes)
 
     def forward(self, x):
-        return self.fc(self.pool(self.relu(self.conv(x))).flatten(1))
+        return self.fc(self.pool(self.relu(self.norm(self.conv(x)))).flatten(1))
 
 def three():
     return MyNet(3)
@@ -67,7 +69,7 @@ def trained(folder, call, net):
     """Trained by the command line, too."""
     out = folder / "base"
     options = ["--data", "digits", "--epochs", 4, "--quiet", "--out", out]
-    assert call("train", "--model", net, *options).code == 0
+    call("train", "--model", net, *options)
     return out
 
 
@@ -76,8 +78,7 @@ def made(folder, call, net, trained, build_options):
     """A VI-Net, from the file and its weights."""
     out = folder / "vinet"
     options = [*build_options, "--cut", "relu"]
-    done = call("build", net, "--weights", trained / "weights.safetensors", *options, "--out", out)
-    assert done.code == 0, done.err
+    call("build", net, "--weights", trained / "weights.safetensors", *options, "--out", out)
     return out
 
 
@@ -98,10 +99,10 @@ def test_what_was_built_of_a_file_is_used_like_any_other(call, made, net, pictur
 def test_a_trained_folder_is_cut_and_studied(call, trained, made, net):
     uncut = f"{trained}@{net}"
     names = [p["name"] for p in call("cuts", uncut, "--json").json()["points"]]
-    assert names == ["conv", "relu", "pool", "fc"]
+    assert names == ["conv", "norm", "relu", "pool", "fc"]
     by_name = call("cuts", net, "--shape", "1,8,8", "--json").json()["points"]
     assert [p["name"] for p in by_name] == names
-    assert call("theory", uncut, "--vinet", made, "--json").code == 0
+    call("theory", uncut, "--vinet", made, "--json")
 
 
 def test_opening_a_folder_runs_no_file(refused, made, trained, folder, tmp_path, monkeypatch):
@@ -131,17 +132,6 @@ def test_file_and_class_may_be_renamed(call, made, trained, net, folder):
         assert len(losses) == 1
 
 
-def test_what_is_missing_in_the_name_of_a_network_is_told(refused, folder, tmp_path):
-    (folder / "wide.py").write_text("class Wide:\n    def __init__(self, width): ...\n")
-    options = ["--data", "digits", "--out", tmp_path / "out", "--model"]
-    path = folder / "wide.py"
-    assert f"Name the class in it as well, as {path}:CLASS" in refused("train", *options, path)
-    told = refused("train", *options, f"{path}:Wide")
-    assert (
-        "missing a required argument: 'width'. Its arguments are width: give them defaults" in told
-    )
-
-
 def test_python_opens_it_once_the_file_is_named(made, net):
     with pytest.raises(ValueError, match="a file is run only if you name it"):
         CutNetwork.from_pretrained(made)
@@ -166,10 +156,12 @@ def test_a_network_may_choose_its_outputs_itself(refused, folder, tmp_path):
         ("my-net.py:nothing", "it gave int, and a torch.nn.Module is wanted"),
         ("broken.py:MyNet", "could not be run: ZeroDivisionError: division by zero"),
         ("my-net.py", "my-net.py:CLASS"),
+        ("wide.py:Wide", "required argument: 'width'. Its arguments are width: give them defaults"),
     ],
 )
 def test_files_that_make_no_network_are_told(refused, folder, name, told):
     (folder / "broken.py").write_text("1 / 0\n")
+    (folder / "wide.py").write_text("class Wide:\n    def __init__(self, width): ...\n")
     assert told in refused("cuts", folder / name, "--shape", "1,8,8")
 
 
@@ -177,20 +169,8 @@ def test_a_file_that_changed_runs_again(folder, tmp_path):
     copy = tmp_path / "my-net.py"
     shutil.copy(folder / "my-net.py", copy)
     assert create_model(f"{copy}:MyNet").fc.in_features == 72
-    text = copy.read_text().replace("WIDTH, 3)", "16, 3)").replace("9 * WIDTH", "9 * 16")
-    copy.write_text(text)
+    copy.write_text(copy.read_text().replace("width=WIDTH", "width=16"))
     assert create_model(f"{copy}:MyNet").fc.in_features == 144
-
-
-def test_weights_come_from_the_option(call, net, trained, folder):
-    use_file(net)
-    model = create_model(net, 10)
-    load_weights(model, trained / "weights.safetensors")
-    test = digits().test
-    right = model.eval()(test.preprocessing(test.images)).argmax(1) == test.labels
-    weights = ["--weights", trained / "weights.safetensors"]
-    found = call("evaluate", net, *weights, "--data", "digits", "--json").json()
-    assert found["accuracy"] == pytest.approx(np.mean(right.numpy()))
 
 
 def test_a_network_of_a_file_is_compressed(call, net, trained, tmp_path):
@@ -198,7 +178,6 @@ def test_a_network_of_a_file_is_compressed(call, net, trained, tmp_path):
     options = ["--data", "digits", "--budget", "params=80%", "--no-int8", "--out", out]
     small = ["--epochs", 1, "--cuts", 1, "--limit", 200]
     done = call("compress", net, "--weights", trained / "weights.safetensors", *options, *small)
-    assert done.code == 0, done.err
     assert f"Next: vinets export '{out}@{net}' --out small.onnx" in done.err
     found = from_plain(SearchResult, read_json(out / "results.json"))
     assert (out / "report.html").is_file() and found.met
@@ -222,3 +201,58 @@ def test_options_of_a_record_are_no_paths(net):
     for text in ("w.pt", ["w.pt"], {"path": "w.pt"}):
         with pytest.raises(ValueError, match="are small numbers, words, and lists"):
             rebuild({**record, "options": {"num_classes": text}})
+
+
+# --- options of its constructor ---------------------------------------------------------------
+
+OPTIONS = ("--model-option", "width=6", "--model-option", "act=gelu")
+
+
+@pytest.fixture(scope="module")
+def narrow(folder, call, net):
+    """The network with other options, trained, and its weights as PyTorch 0.4 saved them."""
+    out, path = folder / "narrow", folder / "model_best.pth.tar"
+    words = ["--data", "digits", "--epochs", 1, "--quiet", "--out", out]
+    call("train", "--model", net, *OPTIONS, *words)
+    state = open_network(f"{out}@{net}").network.state_dict()
+    kept = {f"module.{k}": v for k, v in state.items() if "num_batches_tracked" not in k}
+    content = {"state_dict": kept, "best_prec1": 93.0}
+    torch.save(content, path, _use_new_zipfile_serialization=False)
+    return out, path
+
+
+def test_a_trained_folder_and_a_checkpoint_are_one_network(call, narrow, net):
+    base, weights = narrow
+    opened = open_network(f"{base}@{net}").network
+    assert source_of(opened)["options"] == {"num_classes": 10, "width": 6, "act": "gelu"}
+    folder = call("evaluate", f"{base}@{net}", "--data", "digits", "--json").json()
+    done = call("evaluate", net, *OPTIONS, "--weights", weights, "--data", "digits", "--json")
+    assert done.json()["accuracy"] == folder["accuracy"]
+    assert f"Warning: The weights are 'state_dict' of {weights}." in done.err
+
+
+def test_what_is_built_belongs_to_its_options(call, net, narrow, build_options, tmp_path):
+    options = [*build_options, "--cut", "relu", "--quiet", "--out", tmp_path / "out"]
+    line = ["build", net, "--weights", narrow[1], *options]
+    call(*line, *OPTIONS)
+    kept = read_json(tmp_path / "out" / "config.json")["record"]["source"]["options"]
+    assert kept == {"num_classes": 10, "width": 6, "act": "gelu"}
+    call("build", "--config", tmp_path / "out" / "run.toml")
+    call("evaluate", f"{tmp_path / 'out'}@{net}", "--data", "digits")
+    assert "with other options" in run(*line, *OPTIONS[:3], "act=relu").err.splitlines()[-1]
+
+
+def test_options_that_do_not_fit_are_refused_in_one_sentence(refused, net, narrow):
+    words = ["cuts", net, "--shape", "1,8,8", "--model-option"]
+    assert "--model-option must be KEY=VALUE. Got ['width'] instead." in refused(*words, "width")
+    told = run(*words, "width=4", "--weights", narrow[1]).err.splitlines()[-1]
+    assert told.startswith("Error: ") and "does not fit this MyNet" in told
+
+
+def test_values_are_numbers_words_and_lists_and_are_written_again():
+    written = ("8", "true", "False", "0.5", "gelu", "[1, 2]", "None", "a=b")
+    pairs = tuple(f"{key}={text}" for key, text in zip("abcdefgh", written, strict=True))
+    reading = ReadingOptions(model_option=pairs)
+    values = [*reading.keywords()["options"].values()]
+    assert values == [8, True, False, 0.5, "gelu", [1, 2], None, "a=b"]
+    assert reading.words()[:4] == ("--model-option", "a=8", "--model-option", "b=true")

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import shutil
 
 import numpy as np
 import pytest
 import torch
 
 from vinets.core.files import read_json
-from vinets.data import digits, load_data
+from vinets.data import digits
 from vinets.models import create_model, normalisation_of, save_weights
 from vinets.models.libraries.timm import import_timm
 from vinets.runs.on_data import open_with_data
@@ -18,26 +17,23 @@ from vinets.runs.on_data import open_with_data
 WRONG = ["--mean", "0.999", "--std", "0.001"]
 
 
-def test_a_network_that_is_normalised_wrongly_is_told_of(call, base, tmp_path, build_options):
-    weights = ["digits_cnn", "--weights", base / "weights.safetensors"]
-    fine = call("evaluate", *weights, "--data", "digits", "--quiet")
-    assert fine.code == 0 and fine.err == ""
-    wrong = call("evaluate", *weights, "--data", "digits", "--quiet", "--json", *WRONG)
+def test_a_network_that_is_normalised_wrongly_is_told_of(
+    call, refused, base, tmp_path, build_options
+):
+    weights = ["digits_cnn", "--weights", base / "weights.safetensors", "--data", "digits", "-q"]
+    assert call("evaluate", *weights).err == ""
+    wrong = call("evaluate", *weights, "--json", *WRONG)
     assert wrong.json()["accuracy"] < 0.2
     assert wrong.err.startswith("Warning: digits_cnn is right on ") and "--mean" in wrong.err
     assert wrong.err.count("\n") == 1
-    out = ["--quiet", "--out", tmp_path / "vinet"]
-    built = call("build", *weights, *build_options, *WRONG, *out)
-    assert built.code == 0
+    built = call("build", *weights, *build_options, *WRONG, "--out", tmp_path / "vinet")
     assert built.err.startswith("Warning: The uncut network is right on ")
     assert built.err.count("Warning") == 1
-    small = ["--epochs", 1, "--cuts", 1, "--limit", 200, "--no-int8", "--quiet"]
-    options = ["--data", "digits", "--budget", "params=50%", *small, "--out", tmp_path / "small"]
-    refused = call("compress", *weights, *WRONG, *options)
-    assert refused.code == 2 and refused.err.startswith("Error: The uncut network is right on ")
-    assert refused.err.count("\n") == 1 and not (tmp_path / "small" / "trials.jsonl").exists()
-    done = call("compress", *weights, *WRONG, *options, "--despite-doubt")
-    assert done.code == 0, done.err
+    small = ["--epochs", 1, "--cuts", 1, "--limit", 200, "--no-int8", "--budget", "params=50%"]
+    words = ["compress", *weights, *WRONG, *small, "--out", tmp_path / "small"]
+    assert refused(*words).startswith("Error: The uncut network is right on ")
+    assert not (tmp_path / "small" / "trials.jsonl").exists()
+    done = call(*words, "--despite-doubt")
     assert "Warning: The uncut network is right on " in done.err
 
 
@@ -51,10 +47,9 @@ def test_another_order_of_classes_is_told_and_applied(call, refused, base, tmp_p
     words = ["digits_cnn", "--weights", base / "weights.safetensors", "--data"]
     words.append(",".join(map(str, parts)))
     done = call("evaluate", *words, "--json")
-    assert (
-        done.json()["accuracy"] < 0.1 and "classes are in the order of " in done.json()["guessed"]
-    )
-    assert done.json()["guessed"] in done.err
+    told = done.json()
+    assert told["accuracy"] < 0.1 and "classes are in the order of " in told["guessed"]
+    assert told["guessed"] in done.err
     file = done.err.partition("check ")[2].partition(",")[0]
     small = ["--budget", "params=50%", "--quiet", "--out", tmp_path / "small"]
     assert "in another order it would be right on about" in refused("compress", *words, *small)
@@ -63,9 +58,8 @@ def test_another_order_of_classes_is_told_and_applied(call, refused, base, tmp_p
     assert done.json()["accuracy"] > 0.9 and "order" not in done.json()["guessed"]
     assert "matched by number with the 10 of digits_cnn" in done.err and "Warning" not in done.err
     # what is made of it has the order of the network, and finds the data by itself
-    options = [o for o in build_options if o not in ("digits", "--data")]
-    done = call("build", *words, *options, "--out", tmp_path / "vinet")
-    assert done.code == 0 and "network is right on 9" in done.err and "Guessed: " in done.err
+    done = call("build", *build_options, *words, "--out", tmp_path / "vinet")
+    assert "network is right on 9" in done.err and "Guessed: " in done.err
     names = read_json(tmp_path / "vinet" / "config.json")["record"]["classes"]
     assert names == [str((k + 3) % 10) for k in range(10)]
     done = call("evaluate", tmp_path / "vinet", "--data", words[4], "--json")
@@ -81,12 +75,8 @@ def test_data_have_the_classes_of_the_network_or_some_of_them(call, refused, col
     done = call("evaluate", *words, colours, "--json")
     assert "The 2 classes of images are matched by name with the 3 of digits_cnn." in done.err
     assert [sum(row) > 0 for row in done.json()["confusion"]] == [True, False, True]
-    sentence = refused("build", *words, colours, "--cut", "pool", "-q", "--out", tmp_path / "out")
-    assert "1 of the 3 classes have no examples to train on" in sentence
-    other = shutil.copytree(colours, tmp_path / "other")
-    (other / "dark").rename(other / "darker")
-    sentence = refused("evaluate", *words, other, "-q")
-    assert "1 of the 2 classes of other ('darker') are not clearly among those of " in sentence
+    told = refused("build", *words, colours, "--cut", "pool", "-q", "--out", tmp_path / "out")
+    assert "1 of the 3 classes have no examples to train on" in told
 
 
 def test_weights_know_their_classes_from_a_config_beside_them(colours, tmp_path):
@@ -115,8 +105,8 @@ def test_results_are_not_mixed_with_those_of_images_read_otherwise(
     call, refused, base, tmp_path, build_options
 ):
     start = ["build", base, *build_options, "--quiet", "--out", tmp_path / "out"]
-    assert call(*start).code == 0
-    assert call(*start).code == 0
+    for _ in range(2):
+        call(*start)
     assert "other preprocessing" in refused(*start, "--no-flip")
     assert "other preprocessing" in refused(*start, "--mean", "0.31")
 
@@ -135,11 +125,8 @@ def test_a_timm_network_is_given_images_as_timm_has_it(call, colours, tmp_path, 
     split = open_with_data(name, colours, weights=weights, mean=(0.5,))[1]
     assert (split.train.preprocessing.mean, split.train.preprocessing.std) == ((0.5,) * 3, std)
     # it stays with what is made of the network
-    cut = ["--data", colours, "--cut", "blocks.1.0"]
-    options = [o for o in build_options if o not in ("digits", "relu3", "--data", "--cut")]
-    out = tmp_path / "vinet"
-    done = call("build", name, "--weights", weights, *options, *cut, "--per-class", 8, "--out", out)
-    assert done.code == 0, done.err
+    cut, out = ["--data", colours, "--cut", "blocks.1.0", "--per-class", 8], tmp_path / "vinet"
+    done = call("build", name, "--weights", weights, *build_options, *cut, "--out", out)
     assert f"normalised as timm tells, by mean {mean[0]:g}, " in done.err
     kept = read_json(out / "config.json")["record"]["preprocessing"]
     assert (tuple(kept["mean"]), tuple(kept["std"])) == (mean, std)
@@ -159,7 +146,7 @@ def test_a_processor_beside_the_weights_tells_how_images_are_normalised(colours,
 
 def test_training_keeps_what_it_was_normalised_by(call, tmp_path):
     words = ["train", "--model", "digits_cnn", "--data", "digits", "--epochs", 1, "--quiet"]
-    assert call(*words, "--out", tmp_path, "--mean", "0.5", "--std", "0.25").code == 0
+    call(*words, "--out", tmp_path, "--mean", "0.5", "--std", "0.25")
     kept = read_json(tmp_path / "network.json")["preprocessing"]
     assert (kept["mean"], kept["std"]) == ([0.5], [0.25])
 
@@ -178,25 +165,18 @@ def test_photographs_are_left_out_and_cut_alike_by_all_commands(
     words = ["train", "--model", "digits_cnn", "--data", folder, "--size", 8, "--epochs", 1]
     words += ["--resize", "crop", "--out", base]
     assert "2 of 24 files cannot be read" in refused(*words, "--quiet")
-    done = call(*words, "--skip-unreadable")
-    assert (
-        "are cut around the middle to 8 × 8 pixels" in done.err
-        and "2 unreadable files left out" in done.err
-    )
-    assert "--resize crop --skip-unreadable --budget" in done.err
+    told = call(*words, "--skip-unreadable").err
+    assert "are cut around the middle to 8 × 8 pixels" in told
+    assert "2 unreadable files left out" in told
+    assert "--resize crop --skip-unreadable --budget" in told
     told = read_json(base / "network.json")
     assert told["preprocessing"]["resize"] == "crop" and told["training"]["data"]["skipped"] == 2
     assert "2 of 24 files" in refused("evaluate", base, "--data", folder, "-q")
-    done = call("evaluate", base, "--data", folder, "--skip-unreadable", "--json")
+    words = [base, "--data", folder, "--skip-unreadable"]
+    done = call("evaluate", *words, "--json")
     assert "are cut around the middle to 8 × 8 pixels" in done.err and done.json()["skipped"] == 2
-    done = call(
-        "evaluate", base, "--data", folder, "--skip-unreadable", "--resize", "squash", "--json"
-    )
-    assert "are squashed to 8 × 8 pixels" in done.err
-    options = [o for o in build_options if o not in ("digits", "--data")]
-    options += ["--data", folder, "--skip-unreadable", "--out", tmp_path / "vinet"]
-    done = call("build", base, *options, "--json")
-    assert done.code == 0, done.err
+    assert "are squashed to 8 × 8 pixels" in call("evaluate", *words, "--resize", "squash").err
+    done = call("build", *build_options, *words, "--out", tmp_path / "vinet", "--json")
     assert read_json(tmp_path / "vinet" / "results.json")["skipped"] == 2 == done.json()["skipped"]
     kept = read_json(tmp_path / "vinet" / "config.json")["record"]["preprocessing"]
     assert kept["resize"] == "crop"
@@ -207,16 +187,11 @@ def test_photographs_are_left_out_and_cut_alike_by_all_commands(
 
 
 def test_folders_of_images_are_mirrored_only_if_asked(colours):
-    assert load_data(colours).train.augmentation.flip is False
-    save = colours.parent / "w.safetensors"
-    save_weights(create_model("resnet20", 2), save)
-    for given, expected in (
-        ({}, (4, False)),
-        ({"flip": True}, (4, True)),
-        ({"crop": 0.0}, (0, False)),
-        ({"crop": 0.25, "flip": True}, (8, True)),
-    ):
-        train = open_with_data("resnet20", colours, weights=save, **given)[1].train
+    weights = colours.parent / "w.safetensors"
+    save_weights(create_model("resnet20", 2), weights)
+    usual, large = ({}, (4, False)), ({"crop": 0.25, "flip": True}, (8, True))
+    for chosen, expected in (usual, large, ({"crop": 0.0}, (0, False))):
+        train = open_with_data("resnet20", colours, weights=weights, **chosen)[1].train
         assert (train.augmentation.padding, train.augmentation.flip) == expected
 
 

@@ -225,7 +225,7 @@ def _runs(top: Path) -> Iterator[Reader]:
     names = ("--data", "--budget", "--epochs")
     options = [SimpleNamespace(name=name, children=(), tokens=["given"]) for name in names]
     values = {"data": "digits", "budget": ["drop=1"], "epochs": 2}
-    file = write_run(_filled(top / "run", {}), "compress", values, "1").name
+    file = write_run(_filled(top / "run", {}), "compress", values).name
     run = partial(apply_run_file, command="compress", arguments=options)
     yield Reader(top / "run", lambda f: run(str(f / file)))
 

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import cyclopts
 
 from vinets.cli.parameters import apply_run_file, given_options, write_run
-from vinets.core.checks import STOPPED_CODE, STOPPED_SENTENCE, DoubtWarning
+from vinets.core.checks import DoubtWarning
 
 REFUSED = 2
 EXPECTED = (ValueError, TypeError, OSError, ImportError, MemoryError)
@@ -126,23 +126,26 @@ def parse(words: Sequence[str]) -> Call:
 def run(words: Sequence[str]) -> int:
     """Carry out a line, and return its exit code: what goes wrong is one sentence on stderr."""
     call, bare = None, len(words) < 2 and not any(word.startswith("-") for word in words)
+    show_usual = warnings.showwarning
+
+    def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+        if issubclass(category, DoubtWarning):  # one of this package, on a network or on data
+            print(f"Warning: {message}", file=sys.stderr)
+        else:
+            show_usual(message, category, *place, **more)
+
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("always", category=DoubtWarning)
-            # Pillow's warning of large images, which are refused here, all of them
+            # Pillow warns of large images, all of which are refused here.
             warnings.filterwarnings("ignore", "Image size .* exceeds limit")
-            warnings.showwarning = _show_warning(warnings.showwarning)
+            warnings.showwarning = show
             call = parse([*words, "--help"] if bare else words)  # a command alone gets its help
             call.command(*call.bound.args, **call.bound.kwargs)
         sys.stdout.flush()
         out = call.bound.arguments.get("out")
         if isinstance(out, Path) and out.is_dir() and not call.bound.arguments.get("dry_run"):
-            from vinets import __version__
-
-            write_run(out, words[0], given_options(call.arguments), __version__)
-    except KeyboardInterrupt:
-        print(STOPPED_SENTENCE, file=sys.stderr)
-        return STOPPED_CODE
+            write_run(out, words[0], given_options(call.arguments))
     except BrokenPipeError:  # the reader of a pipe has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
@@ -153,18 +156,6 @@ def run(words: Sequence[str]) -> int:
         print(f"Error: {as_written(text, call.arguments if call else ())}", file=sys.stderr)
         return REFUSED
     return REFUSED if bare else 0
-
-
-def _show_warning(usual: Callable[..., Any]) -> Callable[..., Any]:
-    """Return what says in one sentence what this package warns of: of a network, or of data."""
-
-    def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
-        if issubclass(category, DoubtWarning):
-            print(f"Warning: {message}", file=sys.stderr)
-        else:
-            usual(message, category, *place, **more)
-
-    return show
 
 
 def as_written(text: str, arguments: Iterable[Any]) -> str:
@@ -205,11 +196,9 @@ def sentence(error: Exception) -> str | None:
 
 def _version() -> None:
     """Show the version, and what whoever reads about a fault has to know."""
-    import numpy
     import sklearn
     import torch
 
-    from vinets import __version__
     from vinets.measure import machine
 
     facts = machine("cpu")
@@ -218,8 +207,8 @@ def _version() -> None:
     gpus = [torch.cuda.get_device_name(one) for one in range(torch.cuda.device_count())]
     waiting = os.environ.get("OMP_WAIT_POLICY", "not set")
     print(
-        f"vinets {__version__}\n"
-        f"Python {facts['python']}, torch {torch.__version__}, numpy {numpy.__version__}, "
+        f"vinets {facts['vinets']}\n"
+        f"Python {facts['python']}, torch {facts['torch']}, numpy {facts['numpy']}, "
         f"scikit-learn {sklearn.__version__}\n"
         f"processor: {facts['processor']}, bfloat16 is {'fast' if fast else 'slow'}\n"
         f"cores: {facts['cores']}, {load} of them busy or asked for in the last minute\n"

@@ -6,7 +6,7 @@ import shlex
 import sys
 import warnings
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from vinets.cli import shared
 from vinets.cli.parameters import DATA, OUTPUT, RUNNING, read_run, spread, takes
 from vinets.core import settings
 from vinets.core.files import locked
-from vinets.core.options import flag_of
+from vinets.core.options import flag_of, option_fields
 from vinets.core.settings import LatentOptions, SearchOptions, SpeedOptions, TrainingOptions
 from vinets.pretrained import expectation
 
@@ -240,11 +240,8 @@ def refuse_option(flag: str) -> None:
     """Complain about an option of other heads; pass over any other."""
     from vinets.heads import HEADS
 
-    flags = {
-        kind: {flag_of(one) for one in fields(head.Options) if "domain" in one.metadata}
-        for kind, head in HEADS.items()
-    }
-    heads = [kind for kind, known in flags.items() if flag in known]
+    known = {kind: map(flag_of, option_fields(head.Options)) for kind, head in HEADS.items()}
+    heads = [kind for kind, flags in known.items() if flag in flags]
     if heads:
         raise ValueError(
             f"{flag} is an option of other heads: {', '.join(heads)}. Leave it out, or pass "

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import inspect
-import textwrap
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import MISSING, Field, fields, replace
+from dataclasses import MISSING, Field, replace
 from functools import partial, wraps
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -17,8 +16,10 @@ from typing import Annotated, Any, TypedDict, get_type_hints
 import tomli_w
 from cyclopts import Parameter, Token
 
+from vinets import __version__
+from vinets.core.checks import reason_of, shortened
 from vinets.core.files import read_bytes, write_text
-from vinets.core.options import Domain, Options, flag, option, path, text, whole
+from vinets.core.options import FLAG, PATH, TEXT, Domain, Options, option, option_fields, whole
 from vinets.core.plain import nearest
 
 # Written into a help text, these stand for names that are registered: those that come with the
@@ -63,7 +64,7 @@ NAMES: dict[str, tuple[str, str, Callable[[Any], Iterable[str]]]] = {
 
 
 TEXTS = Domain("texts", lambda texts: isinstance(texts, list), typed=list[str])
-DOMAINS = {bool: flag(), int: whole(), str: text(), Path: path(), list[str]: TEXTS}
+DOMAINS = {bool: FLAG, int: whole(), str: TEXT, Path: PATH, list[str]: TEXTS}
 
 
 class Panel(str):
@@ -138,8 +139,8 @@ def spread(
     have an option that turns them off, too, if they are ``switched`` by more than the line.
     """
     members = {}
-    for one in fields(start):  # type: ignore[arg-type]
-        if "domain" in one.metadata and one.name not in without:
+    for one in option_fields(start):
+        if one.name not in without:
             value, domain = getattr(start, one.name), one.metadata["domain"]
             panel, shown = start.panel or type(start).__name__, _in_words(one, value, domain)
             for name, other in others.items():
@@ -223,13 +224,13 @@ def apply_run_file(
     values, known = read_run(path), _by_name(arguments)
     made_by = values.pop("command", command)
     if made_by != command:
-        name = textwrap.shorten(str(made_by), 80)
+        name = shortened(str(made_by), 77)
         raise ValueError(f"{path} is for vinets {name}, and this is vinets {command}.")
     values.pop("version", None)
     for name, value in values.items():
         if name not in known:
             refuse(f"--{name}")
-            shown, hint = textwrap.shorten(repr(name), 80), nearest(name, known)
+            shown, hint = shortened(repr(name), 77), nearest(name, known)
             raise ValueError(f"{path}: vinets {command} has no option {shown}.{hint}")
         if isinstance(value, dict):
             raise ValueError(f"{path}: {name} must be a value or a list of values, not a table.")
@@ -246,7 +247,7 @@ def read_run(path: str | Path) -> dict[str, Any]:
     except RecursionError:
         reason = "it is nested too deeply"
     except ValueError as error:  # from the encoding, TOML, or integers that are too long
-        reason = textwrap.shorten(str(error).rstrip("."), 200)
+        reason = reason_of(error)
     raise ValueError(f"{path} is not a TOML file: {reason}.")
 
 
@@ -262,8 +263,8 @@ def given_options(arguments: Iterable[Any]) -> dict[str, Any]:
     return given
 
 
-def write_run(folder: Path, command: str, values: Mapping[str, Any], version: str) -> Path:
+def write_run(folder: Path, command: str, values: Mapping[str, Any]) -> Path:
     """Write what was given to a command, so that ``vinets COMMAND --config FILE`` repeats it."""
     heading = f"# To run it again: vinets {command} --config {RUN_FILE}\n"
-    facts = {"command": command, "version": version, **values}
+    facts = {"command": command, "version": __version__, **values}
     return write_text(folder / RUN_FILE, heading + tomli_w.dumps(facts))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from vinets.cli.parameters import DATA, OUTPUT, RUNNING, argument
 from vinets.core.checks import counted
 from vinets.core.files import parse_json
-from vinets.core.options import Domain, Options, flag, flag_of, option, optional, path, text, whole
+from vinets.core.options import FLAG, PATH, TEXT, Domain, Options, flag_of, option, whole
 from vinets.core.plain import as_plain
 from vinets.core.progress import Bars, Lines, Progress, Silent
 
@@ -37,7 +37,7 @@ SIZES = Domain(
 )
 CHANNELS = Domain(
     "numbers with commas in between, one per channel or one for all, such as 0.485,0.456,0.406",
-    lambda values: values is None or isinstance(values, tuple),
+    lambda values: isinstance(values, tuple),
     lambda written: tuple(map(float, written.split(","))),
 )
 SHARES = Domain(
@@ -84,16 +84,16 @@ CUT = DATA.option(CUT_HELP, domain=CUTS)
 class CommonOptions(Options):
     """What every command has."""
 
-    quiet: bool = option(False, flag(), "No progress on stderr.", panel=OUTPUT, short=("-q",))
+    quiet: bool = option(False, FLAG, "No progress on stderr.", panel=OUTPUT, short=("-q",))
     config: Path | None = option(  # read before the others are, see vinets.cli.app
-        None, path(), "Take options from a file, such as the run.toml of a folder.", panel=RUNNING
+        None, PATH, "Take options from a file, such as the run.toml of a folder.", panel=RUNNING
     )
     json: bool = option(
-        False, flag(), "Print one JSON object on stdout, and nothing else there.", panel=OUTPUT
+        False, FLAG, "Print one JSON object on stdout, and nothing else there.", panel=OUTPUT
     )
     seed: int = option(0, whole(0), "Seed of every draw.", panel=RUNNING)
     device: str = option(
-        "auto", text(), "auto (a GPU where there is one), cpu, cuda or cuda:0.", panel=RUNNING
+        "auto", TEXT, "auto (a GPU where there is one), cpu, cuda or cuda:0.", panel=RUNNING
     )
 
     def start(self) -> torch.device:
@@ -139,12 +139,12 @@ class CommonOptions(Options):
         if self.json:
             escaped = "utf" not in (getattr(sys.stdout, "encoding", None) or "utf-8").lower()
             print(json.dumps(as_plain(values), indent=2, ensure_ascii=escaped, allow_nan=False))
-        else:
-            from vinets.report import print_table
+            return False
+        from vinets.report import print_table
 
-            for table in tables:
-                print_table(table)
-        return not self.json
+        for table in tables:
+            print_table(table)
+        return True
 
 
 @dataclass(frozen=True)
@@ -152,7 +152,7 @@ class FolderOptions(CommonOptions):
     """What commands that fill a folder have in common."""
 
     wait: bool = option(
-        False, flag(), "Wait while another process writes into the folder.", panel=OUTPUT
+        False, FLAG, "Wait while another process writes into the folder.", panel=OUTPUT
     )
 
 
@@ -164,7 +164,7 @@ class WorkerOptions(Options):
     jobs: int = option(1, whole(), "Processes side by side on the device.")
     cluster: str | None = option(
         None,
-        optional(text()),
+        TEXT,
         "Carry out trials on a cluster: dask://HOST:PORT or ray://HOST:PORT, or, with workers "
         "on this machine, dask://local:WORKERS or ray://local:WORKERS.",
         shown="on this machine",
@@ -188,7 +188,7 @@ class ReadingOptions(Options):
     panel = DATA
     weights: Path | None = option(
         None,
-        path(),
+        PATH,
         "Weights for a network given by name: a file of safetensors or torch.save (.pth, .ckpt).",
     )
     model_option: tuple[str, ...] = option(
@@ -199,13 +199,13 @@ class ReadingOptions(Options):
     )
     classes: Path | None = option(
         None,
-        path(),
+        PATH,
         "Names of the classes in the order of the network's outputs: a file with one a line.",
         shown="those that the network knows, else those of the data",
     )
     size: int | None = option(
         None,
-        optional(whole()),
+        whole(),
         "Side to which a folder of images is resized.",
         shown="that of the first image",
     )
@@ -232,7 +232,7 @@ class ReadingOptions(Options):
         "crop:0.875 this share of it.",
         shown="that of a saved network, else squash",
     )
-    skip_unreadable: bool = option(False, flag(), "Leave out images that cannot be read.")
+    skip_unreadable: bool = option(False, FLAG, "Leave out images that cannot be read.")
 
     def keywords(self) -> dict[str, Any]:
         """Return what :func:`vinets.runs.on_data.open_with_data` takes."""
@@ -271,7 +271,7 @@ class TrainingReadingOptions(ReadingOptions):
 
     flip: bool | None = option(
         None,
-        optional(flag()),
+        FLAG,
         "Mirror half of the images at random in training.",
         shown="yes for CIFAR and Fashion-MNIST, else no",
     )
@@ -290,13 +290,7 @@ class TrainingReadingOptions(ReadingOptions):
 
 
 def opened_again(out: Path, model: str) -> str:
-    """Return how to write the folder of what was made of a network: a file is named again.
-
-    Examples
-    --------
-    >>> opened_again(Path("out"), "base@net.py:MyNet"), opened_again(Path("out"), "resnet18")
-    ('out@net.py:MyNet', 'out')
-    """
+    """Return how to write the folder of what was made of a network: a file is named again."""
     file = model.rpartition("@")[2]
     return f"{out}@{file}" if ".py:" in file or file.endswith(".onnx") else str(out)
 

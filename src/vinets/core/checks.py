@@ -6,11 +6,6 @@ from collections.abc import Sequence
 from numbers import Integral, Real
 from typing import Any
 
-STOPPED_CODE = 130  # exit code of a program that Ctrl-C ends
-STOPPED_SENTENCE = (
-    "Stopped. Run the same command again: it goes on after the last step that was kept."
-)
-
 
 class DoubtWarning(UserWarning):
     """A network or data are hardly what they should be."""
@@ -24,13 +19,7 @@ def parameter_error(owner: str, name: str, accepted: str, got: Any, remedy: str 
 
 
 def file_error(path: object, accepted: str, got: Any, remedy: str = "") -> ValueError:
-    """Build the error for a file or folder that holds something else than it should.
-
-    Examples
-    --------
-    >>> print(file_error("X.npy", "labels below 10", 12))
-    X.npy must hold labels below 10. Got 12 instead.
-    """
+    """Build the error for a file or folder that holds something else than it should."""
     return ValueError(f"{path} must hold {accepted}. Got {got} instead. {remedy}".rstrip())
 
 
@@ -46,11 +35,9 @@ def bounded_float(
 
 def optional_positive_int(owner: str, name: str, value: Any, remedy: str = "") -> int | None:
     """Return ``value`` as a positive int, or None; raise for anything else."""
-    if value is None:
-        return None
-    if not is_whole(value):
+    if value is not None and not is_whole(value):
         raise parameter_error(owner, name, "a positive integer or None", value, remedy)
-    return int(value)
+    return None if value is None else int(value)
 
 
 def is_whole(value: Any, low: int = 1) -> bool:
@@ -92,15 +79,9 @@ def format_bytes(count: float) -> str:
     return f"{count:.1f} GiB"
 
 
-def reason_of(error: BaseException | str, most: int = 200) -> str:
-    r"""Return what an error says, to stand in a sentence: one line of bounded length, no stop.
-
-    Examples
-    --------
-    >>> reason_of(ValueError("too\n  large."))
-    'too large'
-    """
-    return shortened(" ".join(str(error).split()).rstrip(".") or type(error).__name__, most)
+def reason_of(error: BaseException | str) -> str:
+    """Return what an error says, to stand in a sentence: one line of bounded length, no stop."""
+    return shortened(" ".join(str(error).split()).rstrip(".") or type(error).__name__, 200)
 
 
 def first_reason_of(error: BaseException) -> str:

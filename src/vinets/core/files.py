@@ -205,7 +205,7 @@ def write_json(path: str | Path, values: Any) -> Path:
     return write_text(path, json.dumps(values, indent=2, ensure_ascii=False) + "\n")
 
 
-def append_line(path: str | Path, line: str) -> Path:
+def append_line(path: str | Path, line: str) -> None:
     """Add a line to a file by one write, so that several processes can add lines at once.
 
     A line that a killed process left unfinished is ended first, so that this one is whole.
@@ -225,7 +225,6 @@ def append_line(path: str | Path, line: str) -> Path:
         except OSError as error:
             file.truncate(end)
             raise _write_error(path, error) from None
-    return Path(path)
 
 
 # --- folders ----------------------------------------------------------------------------------

@@ -57,6 +57,11 @@ def flag_of(one: Field[Any]) -> str:
     return one.metadata.get("flag", f"--{one.name.replace('_', '-')}")
 
 
+def option_fields(kind: Any) -> list[Field[Any]]:
+    """Return the fields of a class of options, or of an object, that :func:`option` describes."""
+    return [one for one in fields(kind) if "domain" in one.metadata]
+
+
 class Options:
     """Base of frozen dataclasses of options: refuses values outside their domains.
 
@@ -66,13 +71,9 @@ class Options:
     panel: ClassVar[str] = ""
 
     def __post_init__(self) -> None:
-        self.check(type(self).__name__)
-
-    def check(self, owner: str) -> None:
-        """Raise for a value outside its domain, in the name of whoever was given it."""
-        for one in fields(self):  # type: ignore[arg-type]
-            if "domain" in one.metadata:
-                check_value(owner, one.name, one.metadata["domain"], getattr(self, one.name))
+        for one in option_fields(self):
+            value = getattr(self, one.name)
+            check_value(type(self).__name__, one.name, one.metadata["domain"], value)
 
 
 def check_value(owner: str, name: str, domain: Domain, value: Any) -> None:
@@ -110,19 +111,9 @@ def choice(*names: str) -> Domain:
     return Domain(listed, lambda value: isinstance(value, str) and value in names, choices=names)
 
 
-def text() -> Domain:
-    """Return the domain of any text."""
-    return Domain("a text", lambda value: isinstance(value, str))
-
-
-def flag() -> Domain:
-    """Return the domain of True and False."""
-    return Domain("True or False", lambda value: isinstance(value, bool), typed=bool)
-
-
-def path() -> Domain:
-    """Return the domain of paths, and None."""
-    return Domain("a path or None", lambda value: isinstance(value, str | Path | None), typed=Path)
+TEXT = Domain("a text", lambda value: isinstance(value, str))
+FLAG = Domain("True or False", lambda value: isinstance(value, bool), typed=bool)
+PATH = Domain("a path", lambda value: isinstance(value, str | Path), typed=Path)
 
 
 def optional(domain: Domain) -> Domain:
@@ -164,17 +155,6 @@ def count(*, auto: bool = False, share: bool = False) -> Domain:
 def share(*, auto: bool = False) -> Domain:
     """Return that of :func:`count` with shares in (0, 1]."""
     return count(auto=auto, share=True)
-
-
-def gibibytes() -> Domain:
-    """Return the domain of bytes, which are GiB on the command line."""
-    return Domain(
-        "a number of bytes",
-        lambda value: is_whole(value, 0),
-        lambda given: int(float(given) * 2**30),
-        written="a number of GiB",
-        metavar="GiB",
-    )
 
 
 # --- flat keywords ----------------------------------------------------------------------------
@@ -231,9 +211,9 @@ def gather(
             raise TypeError(f"{owner} has no option {name!r}.{hint}")
     changed: dict[str, Options] = {}
     for group, mine in every.items():  # fields of one name, such as batch_size, change together
-        changes = {one: given[one.name] for one in mine if one.name in given}
-        for one, value in changes.items():  # here, so that a complaint has the owner's name
+        own = [one for one in mine if one.name in given]
+        for one in own:  # here, so that a complaint has the owner's name
             if "domain" in one.metadata:
-                check_value(owner, one.name, one.metadata["domain"], value)
-        changed[group] = replace(objects[group], **{f.name: v for f, v in changes.items()})
+                check_value(owner, one.name, one.metadata["domain"], given[one.name])
+        changed[group] = replace(objects[group], **{one.name: given[one.name] for one in own})
     return changed

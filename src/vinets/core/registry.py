@@ -1,9 +1,8 @@
 """Register things by name, from inside the package or from outside.
 
 An entry is known as soon as the module that adds it is imported. Modules of a package are
-imported when a name is first asked for, so that a new file is all
-that a new entry takes. Other distributions announce theirs as entry points of the group
-``vinets.plugins``: modules that are imported at the same moment.
+imported when a name is first asked for, so that a new file is all that a new entry takes. Other
+distributions announce theirs as entry points of the group ``vinets.plugins``, imported then, too.
 """
 
 from __future__ import annotations

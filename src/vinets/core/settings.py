@@ -11,18 +11,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from vinets.core.checks import parameter_error
-from vinets.core.options import (
-    Domain,
-    Options,
-    choice,
-    count,
-    flag,
-    gibibytes,
-    option,
-    real,
-    text,
-    whole,
-)
+from vinets.core.options import FLAG, TEXT, Domain, Options, choice, count, option, real, whole
 
 LATENT_KINDS = ("auto", "map", "pool", "class_token", "mean_token")
 """What is read from a cut; see :class:`vinets.latent.reader.LatentReader`."""
@@ -35,7 +24,7 @@ LAYOUTS = ("auto", "contiguous", "channels_last")
 L1_BOUND = Domain(
     "a number in [0, inf), 'inf', or None",
     lambda value: value in (None, "inf") or real(0).holds(value),
-    lambda given: given if given == "inf" else float(given),
+    lambda text: text if text == "inf" else float(text),
     written="a number in [0, inf), or inf",
     metavar="R|inf",
 )
@@ -50,6 +39,13 @@ TRAINED = Domain(
 POSITIVE = Domain(
     "a positive, finite number", lambda value: real(0).holds(value) and value > 0, typed=float
 )
+BYTES = Domain(
+    "a number of bytes",
+    whole(0).holds,
+    lambda text: int(float(text) * 2**30),
+    written="a number of GiB",
+    metavar="GiB",
+)
 
 
 @dataclass(frozen=True)
@@ -58,19 +54,19 @@ class LatentOptions(Options):
 
     panel: ClassVar[str] = "Latents"
     per_class: int | None = option(512, count(), "Examples of a class to find polynomials on.")
-    reuse: bool = option(False, flag(), "Score on the same examples where there are no others.")
+    reuse: bool = option(False, FLAG, "Score on the same examples where there are no others.")
     read: str = option(
         "auto", choice(*LATENT_KINDS), "What is read; auto is the mean of tokens, or the map."
     )
     pool: int | None = option(None, whole(), "Rows and columns for --read pool.", shown=None)
     channels_last: bool | None = option(
-        None, flag(), "Maps have their channels last.", shown="as their sizes tell"
+        None, FLAG, "Maps have their channels last.", shown="as their sizes tell"
     )
     batch_size: int = option(
         256, whole(), "Examples at once through the backbone.", flag="--latent-batch", result=False
     )
     memory_limit: int = option(
-        4 << 30, gibibytes(), "Latents in memory; more go into a file.", shown="4", result=False
+        4 << 30, BYTES, "Latents in memory; more go into a file.", shown="4", result=False
     )
 
 
@@ -79,7 +75,7 @@ class IdealOptions(Options):
     """The algorithm that finds polynomials; see ABM, OAVI and VCA."""
 
     panel: ClassVar[str] = "Ideal"
-    algorithm: str = option("abm", text(), "The algorithm: abm, oavi or vca.")
+    algorithm: str = option("abm", TEXT, "The algorithm: abm, oavi or vca.")
     psi: float = option(0.1, real(0, 1), "Largest mean square of polynomials on points, in [0, 1).")
     max_degree: int | None = option(5, count(), "Largest degree of a polynomial.")
     normalization: str | None = option(
@@ -97,7 +93,7 @@ class IdealOptions(Options):
         "Order of the variables, by their place or by correlation (abm, oavi).",
         shown="ascending",
     )
-    oracle: str | None = option(None, text(), "Solver: {oracles} or exact (oavi).", shown="bpcg")
+    oracle: str | None = option(None, TEXT, "Solver: {oracles} or exact (oavi).", shown="bpcg")
     tau: float | str | None = option(
         None,
         L1_BOUND,
@@ -132,7 +128,7 @@ class TrainingOptions(Options):
     learning_rate: float = option(0.05, real(0), "Learning rate at its largest.")
     momentum: float = option(0.9, real(0, 1), "Momentum of SGD, in [0, 1).")
     weight_decay: float = option(5e-4, real(0), "Weight decay, of biases and norms as well.")
-    nesterov: bool = option(False, flag(), "Nesterov's momentum.")
+    nesterov: bool = option(False, FLAG, "Nesterov's momentum.")
     schedule: str = option(
         "cosine",
         choice("cosine", "one-cycle", "constant"),
@@ -145,13 +141,13 @@ class TrainingOptions(Options):
         "Precision of products (tf32 is for GPUs, bfloat16 by autocast, auto is that on a GPU).",
     )
     validation: float = option(0.1, real(0, 1), "Share held out to choose an epoch; 0 is the last.")
-    augment: bool = option(True, flag(), "Augment: random crops and flips, or what the data does.")
+    augment: bool = option(True, FLAG, "Augment: random crops and flips, or what the data does.")
     distill: float | None = option(
         None, real(0, 1, high_included=True), "Weight of the uncut network's answers.", shown="0"
     )
-    temperature: float = option(2.0, real(0), "Temperature of --distill.")
+    temperature: float = option(2.0, POSITIVE, "Temperature of --distill.")
     standardize: bool = option(
-        False, flag(), "Learn the uncut network's logits at mean 0 and deviation 1, not their size."
+        False, FLAG, "Learn the uncut network's logits at mean 0 and deviation 1, not their size."
     )
     vanish: float = option(
         0.0, real(0), "Weight of a loss: polynomials small on their class, large elsewhere."
@@ -160,7 +156,7 @@ class TrainingOptions(Options):
     seed: int = option(0, whole(0), "Seed of the order, the augmentation and the held-out part.")
     recorded: bool = option(
         False,
-        flag(),
+        FLAG,
         "On a GPU, record a step of training and replay it; faster for small networks.",
         flag="--record",
         result=False,
@@ -186,7 +182,7 @@ class TrainingOptions(Options):
         shown="channels_last on a GPU, and on a CPU from 64 pixels on",
     )
     compiled: bool = option(
-        False, flag(), "Compile the network before it is tuned.", flag="--compile", result=False
+        False, FLAG, "Compile the network before it is tuned.", flag="--compile", result=False
     )
     views: int | None = option(
         None, whole(), "Augmented passes whose latents are cached, for speed.", shown="no cache"
@@ -195,15 +191,14 @@ class TrainingOptions(Options):
         "float32", choice("float32", "float16"), "Precision of cached latents.", flag="--cache"
     )
     projected: bool = option(
-        False, flag(), "Cache what a frozen projection makes of latents.", flag="--project-once"
+        False, FLAG, "Cache what a frozen projection makes of latents.", flag="--project-once"
     )
 
-    def check(self, owner: str) -> None:
-        super().check(owner)
-        if not self.temperature:
-            raise parameter_error(owner, "temperature", "above 0", self.temperature)
+    def __post_init__(self) -> None:
+        super().__post_init__()
         if self.nesterov and not self.momentum:
-            raise parameter_error(owner, "momentum", "above 0 with nesterov", self.momentum)
+            owner, accepted = type(self).__name__, "above 0 with nesterov"
+            raise parameter_error(owner, "momentum", accepted, self.momentum)
 
     def half(self, device: str) -> bool:
         """Whether products on a device of that type are in bfloat16."""
@@ -299,11 +294,11 @@ class SearchOptions(Options):
     cuts: int = option(10, whole(), "How many are tried, at most.")
     limit: int | None = option(None, whole(), "Training examples to use.", shown="all of them")
     int8: bool = option(
-        True, flag(), "Measure the uncut and the chosen network in int8, too, by onnxruntime."
+        True, FLAG, "Measure the uncut and the chosen network in int8, too, by onnxruntime."
     )
     despite_doubt: bool = option(
         False,
-        flag(),
+        FLAG,
         "Go on where another order of classes or other pixels explain the accuracy of the network.",
         result=False,
     )
@@ -314,7 +309,7 @@ class ExportOptions(Options):
     """What is written for another runtime, and what it may lose."""
 
     panel: ClassVar[str] = "Output"
-    format: str | None = option(None, text(), "{export formats}.", shown="by the end of the file")
+    format: str | None = option(None, TEXT, "{export formats}.", shown="by the end of the file")
     most_lost: float = option(
         1.0, real(0, 100, high_included=True), "Points of accuracy that the file may lose."
     )
@@ -327,9 +322,9 @@ class FormatOptions(Options):
     """In which formats networks run while they are measured."""
 
     panel: ClassVar[str] = "Running"
-    amp: bool = option(False, flag(), "Run in bfloat16 under autocast.")
-    channels_last: bool = option(False, flag(), "Channels-last memory format.")
-    recorded: bool = option(False, flag(), "On a GPU, launch a pass at once, as a CUDA graph.")
+    amp: bool = option(False, FLAG, "Run in bfloat16 under autocast.")
+    channels_last: bool = option(False, FLAG, "Channels-last memory format.")
+    recorded: bool = option(False, FLAG, "On a GPU, launch a pass at once, as a CUDA graph.")
     threads: int | None = option(None, whole(), "Threads of torch.", shown="torch's choice")
 
 

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from vinets.core.options import flag, option
+from vinets.core.options import FLAG, option
 from vinets.heads import base, vanishing
 from vinets.heads.base import ClosedFormHead, FeatureHead, Head, HeadOptions, features_of
 from vinets.heads.class_distances import DistanceHead, draw_folds
@@ -100,7 +100,7 @@ def fit_lda(features: Tensor, labels: Tensor, classes: int) -> nn.Linear:
 class RidgeOptions(HeadOptions):
     """Options of ridge regression."""
 
-    flat: bool = option(False, flag(), "See the whole map, and not its mean over positions.")
+    flat: bool = option(False, FLAG, "See the whole map, and not its mean over positions.")
 
 
 class RidgeHead(ClosedFormHead):

@@ -56,10 +56,11 @@ class ProductsOptions(HeadOptions):
     psi: float = option(0.1, real(0, 1), "Largest mean square of such a generator, in [0, 1).")
     components: int = option(32, whole(), "Components of the channels that these are found in.")
 
-    def check(self, owner: str) -> None:
-        super().check(owner)
+    def __post_init__(self) -> None:
+        super().__post_init__()
         if self.start == "ideal" and self.factors != 2:
-            raise parameter_error(owner, "factors", "2 with start='ideal'", self.factors)
+            owner, accepted = type(self).__name__, "2 with start='ideal'"
+            raise parameter_error(owner, "factors", accepted, self.factors)
 
 
 class ProductsHead(SizeWatch, UnitsHead):

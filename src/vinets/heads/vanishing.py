@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from vinets.algebra.common_terms import SharedPolynomials, count_monomials, term_moments
 from vinets.core.checks import one_of
 from vinets.core.device import Clock
-from vinets.core.options import choice, count, flag, option, share, whole
+from vinets.core.options import FLAG, choice, count, option, share, whole
 from vinets.core.plain import changes
 from vinets.core.progress import Progress
 from vinets.core.settings import IdealOptions
@@ -60,13 +60,13 @@ class GeneratorOptions(IdealOptions, HeadOptions):
     pca: str = option(
         "auto", choice("auto", "exact", "randomized", "streaming"), "How components are found."
     )
-    train_projection: bool = option(False, flag(), "Train the projection, too.")
+    train_projection: bool = option(False, FLAG, "Train the projection, too.")
     keep: int | float | str | None = option(
         128, share(), "Polynomials to keep per class, or a share of them: those of the best score."
     )
     monomials: int | None = option(512, count(), "Monomials to keep, at most.")
     score: str = option("separation", choice("separation", "normalized"), "Score of a polynomial.")
-    sparse: bool = option(False, flag(), "Coefficients that are zero stay zero in training.")
+    sparse: bool = option(False, FLAG, "Coefficients that are zero stay zero in training.")
     linear_path: int = option(
         0, whole(0), "Channels of a linear path next to the polynomials; 0 for none."
     )
@@ -85,8 +85,8 @@ class GeneratorOptions(IdealOptions, HeadOptions):
         """Return the options with what was left open chosen."""
         return self
 
-    def check(self, owner: str) -> None:
-        super().check(owner)
+    def __post_init__(self) -> None:
+        super().__post_init__()
         # Any algorithm has a tolerance and a degree. Ideals are imported for the rest alone.
         special = {one.name for one in fields(IdealOptions)} - {"psi", "max_degree"}
         if special & changes(self).keys():
