@@ -9,6 +9,7 @@ from torch.nn import functional as F
 
 from vinets.latent.cut import StoppedNetwork, cut_points, say_left_out, truncate
 from vinets.latent.paths import main_tensor
+from vinets.networks.build import build
 
 IMAGES = torch.randn(2, 3, 16, 16, generator=torch.Generator().manual_seed(0))
 
@@ -104,12 +105,36 @@ class Series(nn.Module):
         return self.fc(self.lstm(x)[0][:, -1] * attention_mask[:, :1])
 
 
+class Padded(nn.Module):
+    """A stack of torch's own encoder, with a mask of padding made of the words themselves."""
+
+    def __init__(self):
+        super().__init__()
+        layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+        self.embed = nn.Embedding(9, 8, padding_idx=0)
+        self.encoder = nn.TransformerEncoder(layer, 3, enable_nested_tensor=False)
+        self.fc = nn.Linear(8, 3)
+
+    def forward(self, words):
+        x = self.encoder(self.embed(words), src_key_padding_mask=words == 0)
+        return self.fc(x[:, 0])
+
+
+ENCODER = "encoder.layers.0", "encoder.layers.1"  # the last one returns what the encoder does
+LINES = torch.arange(1, 9).reshape(2, 4)
+VOLUMES = nn.Sequential(nn.Conv3d(1, 4, 3), nn.AdaptiveAvgPool3d(1), nn.Flatten(), nn.Linear(4, 3))
 WORDS = {"words": torch.arange(8).reshape(2, 4), "attention_mask": torch.ones(2, 4)}
 NETWORKS = {
     "residuals": (Residuals(), IMAGES, ["stem", *(f"blocks.{i}" for i in range(6)), "drop", "fc"]),
     "tokens": (Tokens(), IMAGES, ["patch", *(f"layers.{i}" for i in range(5)), "fc"]),
     "branches": (Branches(), IMAGES, ["stem", "join", "fc"]),
     "series": (Series(), WORDS, ["embed", "lstm", "fc"]),
+    "padded": (
+        Padded(),
+        LINES,
+        ["embed", *(f"encoder.layers.{i}" for i in (0, 1)), "encoder", "fc"],
+    ),
+    "volumes": (VOLUMES, torch.randn(2, 1, 4, 5, 6), ["0", "1", "2", "3"]),
     "pool": (nn.Sequential(nn.Flatten(), nn.Identity(), nn.Linear(768, 5)), IMAGES, ["0", "2"]),
 }
 
@@ -167,3 +192,25 @@ def test_a_change_of_a_view_is_a_change_of_what_it_shows():
     points = {p.name: p for p in cut_points(View(), torch.randn(3, 4), every=True)}
     assert points["first"].main and not points["second"].main
     assert points["fc"].parameters == 50
+
+
+def test_what_runs_inside_a_layer_of_torch_is_no_cut():
+    with pytest.raises(ValueError, match=r"outside of encoder\.layers\.1, a layer of torch"):
+        truncate(Padded(), "encoder.layers.1.norm1", LINES)
+    scripted = torch.jit.script(nn.Linear(3, 2))
+    with pytest.raises(ValueError, match=r"by torch\.jit cannot be cut.*ONNX file"):
+        cut_points(scripted, torch.zeros(1, 3))
+
+
+def test_a_network_is_built_on_volumes_and_inside_an_encoder():
+    examples = [
+        (VOLUMES, "0", torch.randn(6, 1, 4, 5, 6)),
+        (Padded(), "encoder.layers.0", LINES.repeat(3, 1)),
+    ]
+    for network, cut, inputs in examples:
+        labels = torch.arange(6) % 3
+        net, _ = build(
+            network, (inputs, labels), cut, head="products", parameters=300, progress=None
+        )
+        with torch.no_grad():
+            assert torch.allclose(net.eval()(inputs), net.folded()(inputs), atol=1e-5)

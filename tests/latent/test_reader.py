@@ -116,9 +116,10 @@ def test_an_exported_reader_takes_every_batch_size(reader, shape):
     [
         (LatentReader("class_token"), MAPS, r"reads tokens \(B, T, C\).*Got shape \(3, 4, 6, 5\)"),
         (LatentReader("pool", 2), TOKENS, r"reads maps \(B, C, H, W\).*Use kind='mean_token'"),
+        (LatentReader("pool", 2), MAPS[..., None], r"reads maps \(B, C, H, W\)"),
         (LatentReader("pool", 6), MAPS, r"'pool'.*at most the side of the map, 5\. Got 6"),
         (LatentReader(), torch.zeros(3), r"must have shape \(B, D\).*Got \(3,\)"),
-        (LatentReader(), torch.zeros(1, 1, 1, 1, 1), r"Cut at another module"),
+        (LatentReader(), torch.zeros(1, 1, 1, 1, 1, 1), r"Cut at another module"),
         (LatentReader(), "text", r"must return a Tensor.*Got str"),
         (LatentReader(), (1, None), r"must return a Tensor.*Got tuple"),
     ],

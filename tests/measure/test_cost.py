@@ -112,6 +112,17 @@ def test_layers_have_the_counts_of_the_formulas(network, shape, count, batch):
     assert flops(network, torch.zeros(batch, *shape)) == count
 
 
+def test_recurrent_layers_count_whatever_kernel_torch_would_use():
+    inputs, width, steps = 8, 16, 10
+    for kind, gates in ((nn.LSTM, 4), (nn.GRU, 3), (nn.RNN, 1)):
+        count = 2 * steps * gates * width * (inputs + width)
+        with torch.no_grad():
+            assert (
+                flops(kind(inputs, width, batch_first=True), torch.zeros(2, steps, inputs)) == count
+            )
+    assert torch.backends.mkldnn.is_available() == torch._C._get_mkldnn_enabled()
+
+
 @pytest.mark.parametrize("batch", [1, 3])
 def test_attention_counts_whatever_kernel_torch_would_use(batch):
     tokens, width, hidden = 5, 16, 32

@@ -66,6 +66,13 @@ def test_units_on_a_large_map_multiply_no_more_than_the_cut_saves():
     assert positions(replace(early, shape=(197, 192)), images) == 1  # a mean is read
 
 
+def test_a_network_without_a_cut_that_saves_anything_is_refused(data):
+    whole = nn.Sequential(nn.Flatten(), nn.Linear(64, 10))
+    setup, _ = divide(whole, data, 100, device="cpu")
+    with pytest.raises(ValueError, match=r"no cut would save anything.*vinets cuts --all"):
+        Space(setup, cuts=2, seed=3)
+
+
 def test_a_candidate_becomes_a_trial(space):
     assert len(space.setup.train) == 100 and len(space.cuts) == 2
     trial = space.trial(space.candidates[0], 5, 0.02)

@@ -26,7 +26,7 @@ from torch.nn.modules.module import register_module_forward_pre_hook
 
 from vinets.core.checks import parameter_error
 from vinets.core.device import Inputs, call
-from vinets.latent.paths import PassRecord, record, tensors_in
+from vinets.latent.paths import WHOLE, PassRecord, record, tensors_in
 
 CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 LISTS = (nn.ModuleList, nn.ModuleDict)
@@ -184,11 +184,18 @@ def truncate(model: nn.Module, cut: str | int, example: Inputs | None = None) ->
     inputs; it also tells what a network that does not trace leaves unused.
     """
     name = resolve_cut(model, cut, example)
+    for above, layer in model.named_modules():
+        if isinstance(layer, WHOLE) and name.startswith(f"{above}."):
+            accepted = f"outside of {above}, a layer of torch that runs as a whole"
+            raise parameter_error("truncate", "cut", accepted, cut)
     model = _twin(model)  # which is in eval mode, because traces keep the mode
     stopped = StoppedNetwork(model, name)
     graph = _trace(model, keep=name)
     if graph is not None:
         node = next((n for n in graph.nodes if n.target == name), None)
+        leaves = [str(n.target) for n in graph.nodes if n.op == "call_module"]
+        if any(name.startswith(f"{leaf}.") for leaf in leaves):  # as in an encoder of torch
+            return stopped if example is None else _used(stopped, example)
         if node is None:
             raise parameter_error("truncate", "cut", "a module that the forward pass calls", cut)
         # All that runs behind the cut goes, changes in place too, and then what nothing uses.

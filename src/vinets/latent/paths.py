@@ -9,8 +9,8 @@ not matter how a network is written.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from contextlib import ExitStack
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,6 +26,9 @@ from vinets.core.device import Inputs, call, logits_of
 # These take the shape of their argument, and none of its values.
 SHAPE_ONLY = {"zeros_like", "ones_like", "empty_like", "full_like", "rand_like", "randn_like"}
 SHAPE_ONLY |= {"new_zeros", "new_ones", "new_empty", "new_full", "new_empty_strided"}
+
+# Layers of torch that run as a whole in use, so that what is inside returns nothing then.
+WHOLE = (nn.TransformerEncoderLayer, nn.TransformerDecoderLayer, nn.MultiheadAttention)
 
 
 @dataclass
@@ -113,6 +116,10 @@ class _Recorder(TorchDispatchMode):
             parents |= {own, max(own, self.changed.get(_memory(tensor), -1))} - {-1}
         read = set().union(*(self.read.get(id(t), ()) for t in arguments))
         made = tensors_in(result)
+        if all(t.dtype == torch.bool for t in made) and not any(
+            t.is_floating_point() for t in arguments
+        ):
+            parents = set()  # a mask of padding tells which tokens count, and carries none
         if not parents:  # made of parameters alone, such as a weight that is normalised
             self.read |= {id(t): self.read.get(id(t), set()) | read for t in made if read}
             self.recording.constants.append((len(self.recording.parents) - 1, read))
@@ -147,18 +154,40 @@ def record(model: nn.Module, example: Inputs) -> PassRecord:
             shape = tuple(tensor.shape[1:])
             outputs[name] = Output(recorder.numbers[id(tensor)], shape, passed_on)
 
+    if isinstance(model, torch.jit.ScriptModule):
+        raise ValueError(
+            "a network that was scripted or traced by torch.jit cannot be cut. Pass the network "
+            "that it was made of, or its ONNX file."
+        )
+    whole = [layer for layer in model.modules() if isinstance(layer, WHOLE)]
+    inside = {part for layer in whole for part in layer.modules() if part is not layer}
     with ExitStack() as stack:
         for name, module in model.named_modules():
-            if name:
+            if name and module not in inside:
                 hook = lambda *seen, name=name: watch(name, *seen)  # noqa: E731
                 stack.enter_context(module.register_forward_hook(hook, with_kwargs=True))
         stack.enter_context(torch.no_grad())
-        # Only this kernel is made of products that are counted.
-        stack.enter_context(sdpa_kernel(SDPBackend.MATH))
+        stack.enter_context(counted_kernels(model))
         stack.enter_context(recorder)
         logits = logits_of(call(model, example))
     recorder.recording.logits = recorder.numbers[id(logits)]
     return recorder.recording
+
+
+@contextmanager
+def counted_kernels(model: nn.Module) -> Iterator[None]:
+    """Run attention and recurrent layers as matrix products; torch counts none of fused kernels."""
+    backends = torch.backends
+    before = backends.mha.get_fastpath_enabled(), backends.mkldnn.enabled
+    backends.mha.set_fastpath_enabled(False)
+    if any(isinstance(module, nn.RNNBase) for module in model.modules()):
+        backends.mkldnn.enabled = False  # without recurrent layers it only makes passes slow
+    try:
+        with sdpa_kernel(SDPBackend.MATH):
+            yield
+    finally:
+        backends.mha.set_fastpath_enabled(before[0])
+        backends.mkldnn.enabled = before[1]
 
 
 def main_tensor(output: Any) -> Tensor | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import log
+from math import log, prod
 from typing import Any
 
 import torch
@@ -36,7 +36,7 @@ class LatentReader(nn.Module):
 
     The output may be a Tensor; a tuple or list, whose first Tensor counts; or a mapping, whose
     ``last_hidden_state`` or else first Tensor counts. Its shape says what it is: ``(B, D)`` are
-    vectors, ``(B, T, C)`` tokens, ``(B, C, H, W)`` maps.
+    vectors, ``(B, T, C)`` tokens, ``(B, C, H, W)`` maps, and so are volumes ``(B, C, D, H, W)``.
 
     The kind says what to make of it; vectors are one position under every kind.
 
@@ -76,8 +76,9 @@ class LatentReader(nn.Module):
         if values.ndim == 2:
             return values.unsqueeze(2)
         tokens = values.ndim == 3
-        if (self.kind, tokens) in (("pool", True), ("class_token", False)):
-            accepted = "maps (B, C, H, W)" if tokens else "tokens (B, T, C)"
+        wanted = {"pool": 4, "class_token": 3}.get(self.kind, values.ndim)
+        if values.ndim != wanted:
+            accepted = "maps (B, C, H, W)" if wanted == 4 else "tokens (B, T, C)"
             raise ValueError(
                 f"LatentReader(kind={self.kind!r}) reads {accepted} or vectors (B, D). Got shape "
                 f"{tuple(values.shape)} instead. Use kind='mean_token' or kind='map'."
@@ -99,10 +100,10 @@ class LatentReader(nn.Module):
     def describe(self, output: Any) -> LatentShape:
         """Tell channels and positions of ``output`` as it is, before it is pooled or flattened."""
         *grid, channels = _checked(output).shape[1:]
-        if len(grid) == 2 and not self.channels_last:
+        if len(grid) > 1 and not self.channels_last:
             channels, *grid = *grid, channels
-        height, width = [1, 1, *grid][-2:]
-        return LatentShape(channels, height, width)
+        *rows, width = [1, *grid]  # the layers of a volume lie below each other
+        return LatentShape(channels, prod(rows), width)
 
     def config(self) -> dict[str, Any]:
         """Return the arguments that build this reader again."""
@@ -150,9 +151,10 @@ def channels_come_last(output: Any, inputs: Inputs) -> bool:
 
 def _checked(output: Any) -> Tensor:
     values = first_tensor(output)
-    if not 2 <= values.ndim <= 4:
+    if not 2 <= values.ndim <= 5:
         raise ValueError(
-            "The output at the cut must have shape (B, D), (B, T, C) or (B, C, H, W). "
+            "The output at the cut must have shape (B, D), (B, T, C), (B, C, H, W) or "
+            "(B, C, D, H, W). "
             f"Got {tuple(values.shape)} instead. Cut at another module."
         )
     return values

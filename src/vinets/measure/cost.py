@@ -13,7 +13,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.parameter import is_lazy
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
@@ -21,6 +20,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from vinets.core.checks import parameter_error
 from vinets.core.device import Inputs, call, evaluating
+from vinets.latent.paths import counted_kernels
 
 # torch counts products of matrices only; these get shapes.
 VECTOR_PRODUCTS = {
@@ -136,15 +136,11 @@ def flops(network: nn.Module, example: Inputs) -> int:
         stated.append(round(int(module.multiplications) * rows / batch))  # type: ignore[arg-type]
 
     counter = FlopCounterMode(display=False, custom_mapping=VECTOR_PRODUCTS)
-    fast_path = torch.backends.mha.get_fastpath_enabled()
     with evaluating(network), ExitStack() as stack:
         for module in network.modules():
             if isinstance(getattr(module, "multiplications", None), int):
                 stack.enter_context(module.register_forward_hook(hook))  # removed at the end
-        # Attention runs as plain matrix products: torch counts nothing for some fused kernels.
-        stack.enter_context(sdpa_kernel(SDPBackend.MATH))
-        stack.callback(torch.backends.mha.set_fastpath_enabled, fast_path)
-        torch.backends.mha.set_fastpath_enabled(False)
+        stack.enter_context(counted_kernels(network))
         stack.enter_context(counter)
         call(network, example)
     return round(counter.get_total_flops() / batch) + sum(stated)

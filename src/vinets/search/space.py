@@ -123,7 +123,13 @@ class Space:
         example = each(setup.train.example(), lambda tensor: tensor.to(setup.device))
         points = cut_points(setup.model, example)
         self.cuts = choose_cuts(points, setup.parameters, cuts)
-        macs = max((point.macs for point in points), default=0)
+        if not self.cuts:
+            raise ValueError(
+                "no cut would save anything: before its last layers, no module of the network "
+                "returns what all of its paths pass. vinets cuts --all lists every module, and "
+                "vinets build takes any of them as --cut."
+            )
+        macs = max(point.macs for point in points)
         self.candidates = [
             candidate
             for point in self.cuts
@@ -308,7 +314,7 @@ def generator_sizes(classes: int) -> int:
 
 def positions(point: CutPoint, example: Inputs) -> int:
     """Return at how many positions of its map a head uses a parameter, for such an example."""
-    if len(point.shape) != 3:
+    if len(point.shape) < 3:
         return 1  # vectors, and means of tokens
     output = torch.empty(1, *point.shape, device="meta")
     reader = LatentReader(channels_last=channels_come_last(output, example))
