@@ -136,9 +136,9 @@ def timed_as(monkeypatch, *turns):
     """Let networks be timed by tables of seconds, one after the other; return who took turns."""
     asked = []
 
-    def measured(networks, example, batch, where, progress, windows):
+    def measured(networks, example, batch, where, progress, long):
         seconds = turns[min(len(asked), len(turns) - 1)]
-        asked.append((set(networks), windows))
+        asked.append((set(networks), long))
         return {
             name: SimpleNamespace(latency_ms=1e3 * seconds[name], std=0.1, mean=1.0)
             for name in networks
@@ -207,7 +207,7 @@ def test_nothing_is_too_slow_by_one_timing(monkeypatch):
     again = {"uncut": 1.0, "slow": 0.92, "disturbed": 0.2}
     asked = timed_as(monkeypatch, first, again)
     times = passes(("quick", "slow", "disturbed"), "latency=50%@cpu")
-    assert asked == [(set(first), budgets.WINDOWS), (set(again), budgets.WINDOWS)]
+    assert asked == [(set(first), False), (set(again), False)]
     assert {name: seconds for name, (seconds, _) in times.items()} == pytest.approx(first | again)
     assert all(spread == pytest.approx(0.1 * seconds) for seconds, spread in times.values())
 
@@ -216,7 +216,7 @@ def test_what_is_close_to_a_limit_is_timed_for_longer(monkeypatch):
     first = {"uncut": 1.0, "near": 0.45, "far": 0.1}
     asked = timed_as(monkeypatch, first, {"uncut": 1.1, "near": 0.6})
     found = passes(("near", "far"), "latency=50%@cpu")
-    assert asked[1:] == [({"uncut", "near"}, budgets.LONG_WINDOWS)]
+    assert asked[1:] == [({"uncut", "near"}, True)]
     # more than half of what the uncut network took in the same turns
     assert found["near"][0] == pytest.approx(0.6 / 1.1) and found["far"][0] == 0.1
 
@@ -266,10 +266,10 @@ def test_nothing_is_left_of_a_recording_that_failed():
         def forward(self, x):
             return x if x.sum() > 0 else -x
 
-    x, quick = torch.randn(4, 16), {"repeats": 3, "seconds": 0.01}
+    x = torch.randn(4, 16)
     networks = {"plain": nn.Linear(16, 16), "deep": nn.Sequential(nn.Linear(16, 16), nn.ReLU())}
     for some, recorded in ((networks, True), (networks | {"asks": Asks()}, False)) * 2:
-        timed = in_turns(some, x, 4, "cuda", SILENT, quick).values()
+        timed = in_turns(some, x, 4, "cuda", SILENT).values()
         assert all(one.latency_ms > 0 and one.recorded == recorded for one in timed)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import shlex
 import warnings
 from collections.abc import Callable, Hashable, Iterable
@@ -180,6 +181,11 @@ class Setup:
     def parameters(self) -> int:
         """Count of the parameters of the uncut network."""
         return sum(p.numel() for p in self.model.parameters())
+
+    def saved_network(self, folder: Path) -> CutNetwork:
+        """Return a network that a trial saved, folded; its class may be the user's own."""
+        whole = copy.deepcopy(self.model).cpu()  # where a saved network is made
+        return CutNetwork.from_pretrained(folder, backbone=whole).to(self.device).folded()
 
     def sampled(self, sampling: SampleOptions) -> Setup:
         """Return the same network with a part of the data."""

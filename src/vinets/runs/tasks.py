@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -297,9 +296,7 @@ def time_networks(cut: Cut, trial: Trial, folder: Path) -> TrialResult:
     cut.progress.start("timing", 1)
     networks: dict[str, nn.Module] = {trial.network or "uncut": setup.model}
     for name, saved in trial.compared:
-        whole = copy.deepcopy(setup.model).cpu()  # its class may be the user's own
-        network = CutNetwork.from_pretrained(folder / saved, backbone=whole)
-        networks[name] = network.to(setup.device).folded()
+        networks[name] = setup.saved_network(folder / saved)
     timing = trial.timing
     measured = measure_speed(
         networks,

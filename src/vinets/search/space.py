@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
+from itertools import chain
 from math import log, prod
 from typing import Any
 
@@ -99,8 +100,8 @@ class CommandWords:
         name, network, data = "uncut", self.model, [*self.data]
         if not uncut:
             name, network = "chosen", self.saved
-            while given := {"--weights", "--model-option"} & {*data}:  # a folder has its own
-                place = data.index(given.pop())
+            while options := {"--weights", "--model-option"} & {*data}:  # a folder has its own
+                place = data.index(options.pop())
                 del data[place : place + 2]
         drawn = ("--seed", str(seed)) if seed else ()
         form = ("--format", INT8, "--most-lost", "100")
@@ -121,21 +122,15 @@ class Space:
         classes = len(setup.train.classes)
         example = each(setup.train.example(), lambda tensor: tensor.to(setup.device))
         self.cuts = choose_cuts(cut_points(setup.model, example), setup.parameters, cuts)
-        self.candidates = [
-            candidate
-            for point in self.cuts
-            for candidate in candidates_at(point, setup.parameters, classes)
-        ]
-        recipe = TrainingOptions(**ProductsHead.training_defaults)
+        heads = (candidates_at(point, setup.parameters, classes) for point in self.cuts)
+        self.candidates = list(chain.from_iterable(heads))
+        recipe: dict[str, Any] = {} if self.examples >= SMALL_DATA else {"batch_size": 64}
+        recipe |= {"temperature": HIGH_TEMPERATURE} if classes <= FEW_CLASSES else {}
         few = {"per_class": 1, "batch_size": 16} if self.planned else {}
         self._start = Trial(
             network=setup.name,
             latents=LatentOptions(**ProductsHead.latent_defaults(ProductsOptions()) | few),
-            recipe=replace(
-                recipe,
-                batch_size=64 if self.examples < SMALL_DATA else recipe.batch_size,
-                temperature=HIGH_TEMPERATURE if classes <= FEW_CLASSES else recipe.temperature,
-            ),
+            recipe=TrainingOptions(**{**ProductsHead.training_defaults, **recipe}),
             seed=seed,
         )
 
@@ -149,10 +144,9 @@ class Space:
             ReLUUnits.kind: {"parameters": candidate.parameters},
         }
         options = sizes.get(candidate.head, {}) | {"cut": candidate.cut, "head": candidate.head}
-        if rate is not None:
-            options["learning_rate"] = rate
-        trial = self._start.change(epochs=epochs, **options)
-        return replace(trial, detailed=True, save=save, checkpoints=bool(save))
+        options |= {"epochs": epochs} | ({} if rate is None else {"learning_rate": rate})
+        saved = {"save": save, "checkpoints": bool(save)}
+        return self._start.change(detailed=True, **saved, **options)
 
     def networks(self, candidates: Sequence[Candidate]) -> Iterator[tuple[Candidate, CutNetwork]]:
         """Yield the untrained networks of candidates, folded; those behind a cut share latents.
@@ -198,13 +192,13 @@ class Space:
             fine_tune(network, some, recipe=trial.recipe, teacher=self.setup.model, progress=None)
             return (time.perf_counter() - begin) / count
 
+        few, many = min(FEW, most), min(TIMED_STEPS * batch, most)
         with saved_tensors_hooks(keep, lambda tensor: tensor):
-            few = seconds(min(FEW, most))
-        if few > LONG and self.setup.device.type == "cpu":
-            return few, sum(kept.values()) * batch // min(FEW, most)
-        count = min(TIMED_STEPS * batch, most)
-        seconds(count)  # libraries choose their kernels
-        return seconds(count), 0
+            took = seconds(few)
+        if took > LONG and self.setup.device.type == "cpu":
+            return took, sum(kept.values()) * batch // few
+        seconds(many)  # libraries choose their kernels
+        return seconds(many), 0
 
     def command(
         self,
@@ -267,11 +261,12 @@ def choose_cuts(points: Sequence[CutPoint], parameters: int, most: int = 10) -> 
     logarithm of parameters with a small head.
     """
     macs = max((point.macs for point in points), default=0)
-    by_macs: dict[int, CutPoint] = {}
-    for point in points:
-        saves = point.parameters < MAX_SHARE * parameters or point.macs < MAX_SHARE * macs
-        if point.main and not point.inside and point.macs and saves:
-            by_macs[point.macs] = point
+    ends = [point for point in points if point.main and not point.inside and point.macs]
+    by_macs = {
+        point.macs: point
+        for point in ends
+        if point.parameters < MAX_SHARE * parameters or point.macs < MAX_SHARE * macs
+    }
     rest = list(by_macs.values())
     if len(rest) <= most:
         return rest
@@ -279,13 +274,11 @@ def choose_cuts(points: Sequence[CutPoint], parameters: int, most: int = 10) -> 
     sizes = [log(point.parameters + small) for point in rest]
     width = max(sizes) - min(sizes) or 1.0
     places = [p.macs / rest[-1].macs + size / width for p, size in zip(rest, sizes, strict=True)]
-    first, last = min(places), max(places)
-    chosen: set[int] = set()
+    first, last, free = min(places), max(places), list(range(len(rest)))
     for i in range(most):
         wanted = first + (i + 0.5) / most * (last - first)  # a stem alone is of little use
-        free = set(range(len(rest))) - chosen
-        chosen.add(min(sorted(free), key=lambda i: abs(places[i] - wanted)))
-    return [rest[i] for i in sorted(chosen)]
+        free.remove(min(free, key=lambda i: abs(places[i] - wanted)))
+    return [point for i, point in enumerate(rest) if i not in free]
 
 
 def head_sizes(parameters: int) -> tuple[int, int]:
@@ -309,8 +302,7 @@ def candidates_at(point: CutPoint, parameters: int, classes: int) -> list[Candid
     if values * classes <= 2 * large:
         heads.append(("linear", large, 2))
     candidates = [Candidate(point.name, *head) for head in heads]
-    keep = (2 * large - VARIABLES * values) // generator_sizes(classes)
-    keep = min(MAX_GENERATORS, keep)
-    if keep >= MIN_GENERATORS:
+    room = (2 * large - VARIABLES * values) // generator_sizes(classes)
+    if (keep := min(MAX_GENERATORS, room)) >= MIN_GENERATORS:
         candidates.append(Candidate(point.name, VanishingHead.kind, 2 * large, keep=keep))
     return candidates
