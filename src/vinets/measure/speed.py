@@ -22,6 +22,7 @@ from vinets.core.checks import parameter_error
 from vinets.core.device import (
     Clock,
     Inputs,
+    batch_of,
     call,
     each,
     on_side_stream,
@@ -32,7 +33,7 @@ from vinets.core.device import (
 from vinets.core.options import check_value, flat, whole
 from vinets.core.settings import FormatOptions, WindowOptions
 from vinets.export import ExportedNetwork
-from vinets.measure.cost import batch_of, peak_bytes
+from vinets.measure.cost import peak_bytes
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,7 @@ def measure_speed(
     batch_sizes: Sequence[int] = (1, 32, 256),
     device: str | torch.device = "auto",
     compile: bool = False,
+    memory: bool = True,
     windows: WindowOptions,
     formats: FormatOptions,
 ) -> dict[str, list[Throughput]]:
@@ -87,6 +89,8 @@ def measure_speed(
     compile : bool
         Use ``torch.compile`` with fixed shapes. On the CPU the peak memory is then still that of
         the network as it is.
+    memory : bool
+        Whether to follow the peak memory of a pass.
     windows, formats
         Fields of WindowOptions and FormatOptions are keywords, such as ``repeats=3``, ``amp=True``.
     """
@@ -122,7 +126,7 @@ def measure_speed(
             # A compiled network is made anew for each batch size, with its shapes.
             runners = [_Runner(one, inputs, size, on, formats, compile) for one in copies.values()]
             for runner in runners:
-                runner.prepare(windows.warmup, windows.seconds)
+                runner.prepare(windows.warmup, windows.seconds, memory)
             for _ in range(windows.repeats):
                 for runner in runners:
                     runner.window(windows.seconds)
@@ -177,15 +181,16 @@ class _Runner:
         self.rates: list[float] = []  # examples per second of every window
         self.latencies: list[float] = []  # seconds of a pass that is waited for
 
-    def prepare(self, warmup: int, seconds: float) -> None:
+    def prepare(self, warmup: int, seconds: float, memory: bool) -> None:
         """Warm up, take the peak memory and choose how many passes run between two marks."""
         self._run(self.network, max(1, warmup) if self.exported else warmup)  # it starts threads
         if self.exported:
             return
-        held = [*self.plain.parameters(), *self.plain.buffers(), *tensors_of(self.inputs)]
-        # What a compiled network allocates on the CPU cannot be followed.
-        network = self.network if self.clock.on_cuda else self.plain
-        self.peak = peak_bytes(lambda: self._run(network, 1), held, self.clock.device)
+        if memory:
+            held = [*self.plain.parameters(), *self.plain.buffers(), *tensors_of(self.inputs)]
+            # What a compiled network allocates on the CPU cannot be followed.
+            network = self.network if self.clock.on_cuda else self.plain
+            self.peak = peak_bytes(lambda: self._run(network, 1), held, self.clock.device)
         if self.recorded:  # a CUDA graph reads where its inputs lie, which stay where they are
             one_pass = partial(self._run, self.network, 1)
             on_side_stream(one_pass)

@@ -302,6 +302,7 @@ def time_networks(cut: Cut, trial: Trial, folder: Path) -> TrialResult:
         networks,
         setup.test.example(timing.batch),
         batch_sizes=(timing.batch,),
+        memory=False,
         repeats=timing.repeats,
         seconds=timing.seconds,
         device="cpu" if timing.where == "cpu" else setup.device,

@@ -313,7 +313,7 @@ def in_turns(
     cannot be recorded, none is.
     """
     options: dict[str, Any] = LONG_WINDOWS if long else WINDOWS
-    options = options | {"batch_sizes": (batch,), "device": where}
+    options = options | {"batch_sizes": (batch,), "device": where, "memory": False}
     timed: dict[str, list[Throughput]] = {}
     progress.start("timing", 1)
     if resolve_device("compress", where).type == "cuda":
