@@ -167,22 +167,19 @@ class Store:
         path, contents = self.folder / FILE, _Contents()
         if path.is_file():
             contents = from_plain(_Contents, read_json(path, inside=self.folder), str(path))
+        refusal = ""
         for name, now in identities.items():
             if differ := contents.networks.get(name, now).differences(now):
-                raise ValueError(
-                    f"{self.folder} holds results of {name or 'a network'} with other "
-                    f"{' and other '.join(differ)}. Choose another folder, or delete this one to "
-                    "start anew."
-                )
+                other = " and other ".join(differ)
+                refusal = refusal or f"results of {name or 'a network'} with other {other}"
         for place, ours in as_plain(saved).items():
-            theirs = contents.saved.get(place, ours)
-            if theirs != ours:
+            if differ := _differences(contents.saved.get(place, ours), ours):
                 # A damaged file may have endless names.
-                names = textwrap.shorten(", ".join(_differences(theirs, ours)), 200)
-                raise ValueError(
-                    f"{self.folder} holds a run with other settings: they differ in {names}. "
-                    "Choose another folder, or delete this one to start anew."
-                )
+                names = textwrap.shorten(", ".join(differ), 200)
+                refusal = refusal or f"a run with other settings: they differ in {names}"
+        if refusal:
+            remedy = "Choose another folder, or delete this one to start anew."
+            raise ValueError(f"{self.folder} holds {refusal}. {remedy}")
         networks, folders = {**contents.networks, **identities}, {**contents.saved, **saved}
         write_json(path, as_plain({"networks": networks, "saved": folders}))
 
@@ -192,10 +189,9 @@ def _differences(theirs: dict[str, Any], ours: dict[str, Any]) -> list[str]:
     names: list[str] = []
     for key in sorted(theirs.keys() | ours.keys()):
         a, b = theirs.get(key), ours.get(key)
-        if isinstance(a, dict | None) and isinstance(b, dict | None) and a != b:
-            names += _differences(a or {}, b or {}) or [key]
-        elif a != b:
-            names.append(key)
+        if a != b:
+            nested = isinstance(a, dict | None) and isinstance(b, dict | None)
+            names += (_differences(a or {}, b or {}) if nested else []) or [key]
     return names
 
 
@@ -231,14 +227,13 @@ def run_trials(
         time, see :func:`vinets.core.executors.open_executor`; None means this process. Its workers
         have to see the folder of the store, and files of setups, under the same names.
     """
-    wanted = list(dict.fromkeys(trials))
+    wanted, watch = list(dict.fromkeys(trials)), progress_of(progress)
     names = sorted({trial.network for trial in wanted})
     if unknown := [name for name in names if name not in setups]:
         known = ", ".join(map(repr, setups))
         raise ValueError(
             f"A trial is about the network {unknown[0]!r}, and those given are {known}."
         )
-    watch = progress_of(progress)
     # The caller's draws go on as if nothing had happened.
     with locked(store.folder), torch.random.fork_rng(devices=[]):
         shutil.rmtree(store.folder / WORKERS, ignore_errors=True)  # left by a call that was killed
@@ -278,8 +273,7 @@ def run_group(
     Processes share the answers of teachers in the folder ``lessons``.
     """
     setup = setup.sampled(trials[0].sampling)
-    cut = Cut(setup, trials[0], progress, lessons)
-    diverged = []
+    cut, diverged = Cut(setup, trials[0], progress, lessons), []
     for trial in store.missing(trials):  # a worker that was lost has left some results
         begin = time.perf_counter()
         try:
@@ -334,14 +328,12 @@ def _submit(
         ) from None
     path = store.folder.resolve() / WORKERS / "setups"
     facts = path, hashlib.sha256(packed).hexdigest()
-    threads = torch.get_num_threads()  # on which the last bits depend
-    shared = isinstance(executor, Processes)  # one disk, on which a teacher's answers are shared
+    threads, shared = torch.get_num_threads(), False  # on threads the last bits depend
     if isinstance(executor, Processes):
+        shared = True  # one disk, on which a teacher's answers are shared
         # A caller that computes in one thread means all of it.
         threads = max(1, min(threads, (os.cpu_count() or 1) // executor.count))
-    waiting: set[Future[list[DivergedError]]] = set()
-    diverged: list[DivergedError] = []
-    done = 0
+    waiting, diverged, done = set[Future[list[DivergedError]]](), list[DivergedError](), 0
     progress.start("trials", len(trials))
     try:
         with written_aside(path) as aside:
