@@ -62,10 +62,9 @@ class BuildResult:
         values = read_json(Path(path))
         if "comparison" in values:
             found = values.pop("comparison")
-            uncut = found["uncut"]
-            timed = {one["name"]: one["speed"] for one in (uncut, *found["networks"])}
+            uncut, networks = found["uncut"], {}
+            speeds = {one["name"]: one["speed"] for one in (uncut, *found["networks"])}
             (right,), parameters = uncut["accuracies"], sum(uncut["parts"].values())
-            networks = {}
             for one in found["networks"]:
                 history = one["history"]
                 kept = history["epochs"][history["best"] - 1]
@@ -75,10 +74,11 @@ class BuildResult:
                     **{"seconds": one["seconds_train"], "history": history},
                     **{"wrong": next(iter(one["wrong"]), None), "best_epoch": history["best"]},
                 }
-            first = next(iter(networks.values()))
-            first |= {name: found.get(name) for name in ("build", "vanishing")}
+            next(iter(networks.values())).update(
+                build=found.get("build"), vanishing=found.get("vanishing")
+            )
             values |= {"cut": found["cut"], "shape": found["shape"], "networks": networks}
-            values["timed"] = {"speeds": timed, "uncut": right, "parameters": parameters}
+            values["timed"] = {"speeds": speeds, "uncut": right, "parameters": parameters}
         return from_plain(cls, values, str(path))
 
 
@@ -119,8 +119,8 @@ def compare_heads(
     heads = head_trials(replace(trial, network=UNCUT), baselines=baselines)
     timed = speed_trial(heads)
     run_trials([*heads.values(), timed], {UNCUT: setup}, store, progress=progress)
-    results = [store.read(one) for one in heads.values()]
-    shape = results[0].shape
+    results = {name: store.read(one) for name, one in heads.items()}
+    shape = next(iter(results.values())).shape
     assert shape is not None  # because it has a cut
     example = each(setup.train.example(), lambda t: t.to(on))
     cut = resolve_cut(model, trial.cut, example)
@@ -132,7 +132,7 @@ def compare_heads(
         seed=trial.seed,
         cut=cut,
         shape=shape,
-        networks={name: one.trained for name, one in zip(heads, results, strict=True)},
+        networks={name: one.trained for name, one in results.items()},
         timed=store.read(timed).timed,
         left_out=say_left_out(model, cut, example),
     )
@@ -146,26 +146,18 @@ def head_trials(trial: Trial, *, baselines: bool) -> dict[str, Trial]:
     mine = replace(trial, detailed=True, save=".")
     kind = HEADS[mine.head]
     trials = {kind.label: mine}
-    if not baselines:
-        return trials
-    if not kind.rivals:
+    if baselines and not kind.rivals:
         having = ", ".join(name for name, head in HEADS.items() if head.rivals)
         raise ValueError(
             f"A head of kind {mine.head!r} has no baselines to be compared with. Leave them out, "
             f"or choose one that has: {having}."
         )
-    for name in kind.rivals:
-        rival = HEADS[name]
-        recipe = mine.recipe
-        if rival.matches_features:  # what the uncut network's classifier sees is not in a cache
-            recipe = replace(recipe, views=None, projected=False)
-        trials[rival.label] = replace(
-            mine,
-            head=name,
-            options=rival_options(name, mine.head, mine.options),
-            save=f"baselines/{slug(rival.label)}",
-            recipe=recipe,
-        )
+    for name in kind.rivals if baselines else ():
+        rival, options = HEADS[name], rival_options(name, mine.head, mine.options)
+        one = replace(mine, head=name, options=options, save=f"baselines/{slug(rival.label)}")
+        # What the uncut network's classifier sees is not in a cache.
+        changes = {"views": None, "projected": False} if rival.matches_features else {}
+        trials[rival.label] = one.change(**changes)
     return trials
 
 

@@ -238,10 +238,9 @@ def run_trials(
     with locked(store.folder), torch.random.fork_rng(devices=[]):
         shutil.rmtree(store.folder / WORKERS, ignore_errors=True)  # left by a call that was killed
         opened = {name: setups[name].open(name, torch.device(device)) for name in names}
-        # What does not belong into the folder is refused before any work is done.
+        # What does not belong into the folder is refused before any work is done, and a network
+        # that was trained on its test examples.
         store.claim(wanted, {name: setup.identity for name, setup in opened.items()})
-        for setup in opened.values():
-            setup.refuse_seen()
         phases: dict[str, dict[Hashable, list[Trial]]] = {"alone": {}, "together": {}, "speed": {}}
         for trial in sorted(store.missing(wanted), key=_order):
             others = "alone" if trial.alone else "together"
