@@ -103,15 +103,14 @@ def compare_heads(
 
     Parameters
     ----------
-    model : Module
+    model
         The pretrained network, whole; it is moved to ``device``.
-    trial : Trial
+    trial
         Where to cut, the head and every option; ``Trial.of(cut="relu2")`` takes the paper's.
-    baselines : bool, default=False
+    baselines
         Train and measure the rivals of the head on the same latents as well.
     command, stated, say
-        What started it, for the record; the accuracy of the network when it was saved, for a
-        warning where it is less accurate now, which ``say`` is told before any work.
+        As for :func:`vinets.compress`.
     """
     on = resolve_device("compare_heads", device)
     setup, store = Setup(UNCUT, model, data, on), Store(out)
@@ -197,10 +196,7 @@ def comparison_table(result: BuildResult) -> Table:
 
 
 def remarks(result: BuildResult) -> list[str]:
-    """Say how polynomials vanish, and what one would not want.
-
-    That is a network that is no smaller than the uncut one, or not the best head.
-    """
+    """Say how polynomials vanish, if a head is not smaller than the network, and which is ahead."""
     (name, *_), ours = result.networks, result.first
     sentences = [result.left_out] if result.left_out else []
     if ours.vanishing is not None:

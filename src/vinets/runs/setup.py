@@ -183,7 +183,7 @@ class Setup:
             return self
         if sampling not in self._parts:
             # Trials of every seed have the same examples, so that they compare.
-            parts: dict[str, Source] = {}
+            parts: dict[str, Any] = {}
             for name, most in vars(sampling).items():
                 whole = getattr(self.data, name)
                 if most is not None:
@@ -250,15 +250,10 @@ class Cut:
     @cached_property
     def latents(self) -> Latents:
         """Latents of the examples that ideals are fitted to and scored on."""
-        return collect(
-            self.setup.model,
-            self.setup.train,
-            self._trial.cut,
-            options=self._trial.latents,
-            device=self.setup.device,
-            seed=self._trial.seed,
-            progress=self.progress,
-        )
+        setup, trial = self.setup, self._trial
+        where: dict[str, Any] = {"device": setup.device, "progress": self.progress}
+        how: dict[str, Any] = {"options": trial.latents, "seed": trial.seed}
+        return collect(setup.model, setup.train, trial.cut, **how, **where)
 
     @cached_property
     def test_latents(self) -> Tensor:

@@ -211,18 +211,17 @@ def run_trials(
 
     First come those whose time counts, one after the other; then all others, by the executor if
     there is one; then the measurements of speed, which need networks that were trained. A training
-    that diverges is raised when the others of its kind have come to their end.
+    that diverges is raised when the others of its kind have come to their end. A store with results
+    of other data or weights is refused.
 
     Parameters
     ----------
-    setups : dict
+    setups
         The uncut networks that trials name, with their data. Other processes open files again,
         and are sent what lies in memory.
-    store : Store
-        Where results are kept. Results of other data or weights in it are refused.
-    device : torch.device or str, default="cpu"
+    device
         Where to compute; a :class:`Setup` has its own.
-    executor : Executor or None, default=None
+    executor
         Carries out trials next to each other, because small heads leave a GPU idle most of the
         time, see :func:`vinets.core.executors.open_executor`; None means this process. Its workers
         have to see the folder of the store, and files of setups, under the same names.

@@ -1,8 +1,7 @@
 """A trial, which is one cut, one head, one training and one measurement, and its result.
 
-Everything that is computed more than once, by ``vinets build`` and the experiments of the paper,
-is a list of trials. A trial is identified by those of its fields that differ from their defaults,
-so that a field added later orphans no result.
+A trial is identified by those of its fields that differ from their defaults, so that a field added
+later orphans no result.
 """
 
 from __future__ import annotations

@@ -214,8 +214,8 @@ class CostTable:
 
         counted = ("parameters", *(LIMITS[kind].cost for kind in limits))
         names = ("uncut", *(one.name for one in space.candidates))
-        known = [getattr(self.costs.get(name), cost, None) for name in names for cost in counted]
-        if None not in known and timed == self.timed:
+        counts = [getattr(self.costs.get(name), cost, None) for name in names for cost in counted]
+        if None not in counts and timed == self.timed:
             times = [self.costs[name].latency for name in to_time() if timed]
             if None not in times:
                 return False
@@ -226,21 +226,21 @@ class CostTable:
             networks[one.name] = network
             self.costs[one.name] = Cost(sum(network.parts().values()))
             progress.advance()
-        if "macs" in limits:
-            example = each(setup.test.example(), lambda tensor: tensor.to(setup.device))
-            for name, whole in networks.items():
-                macs = flops(whole, example) // 2  # because a multiply-add is two operations
-                self.costs[name] = replace(self.costs[name], macs=macs)
+        example = each(setup.test.example(), lambda tensor: tensor.to(setup.device))
+        for name, whole in networks.items() if "macs" in limits else ():
+            macs = flops(whole, example) // 2  # because a multiply-add is two operations
+            self.costs[name] = replace(self.costs[name], macs=macs)
         if timed:
-            example, some = setup.test.example(budget.batch), {n: networks[n] for n in to_time()}
-            for name, pair in time_passes(some, example, budget, where, progress).items():
+            example, turns = setup.test.example(budget.batch), {n: networks[n] for n in to_time()}
+            for name, pair in time_passes(turns, example, budget, where, progress).items():
                 self.costs[name] = replace(self.costs[name], latency=pair[0], spread=pair[1])
         for one in space.candidates:
             if one.name not in networks:  # a plan has no ideals, which hardly slow a network
                 plain = next(p for p in space.candidates if (p.cut, p.head) == (one.cut, "pooled"))
                 parameters, macs = space.estimate(one)
-                known = replace(self.costs[plain.name], parameters=parameters)
-                self.costs[one.name] = replace(known, macs=macs if "macs" in limits else None)
+                known = macs if "macs" in limits else None
+                cost = replace(self.costs[plain.name], parameters=parameters, macs=known)
+                self.costs[one.name] = cost
         self.timed = timed
         return True
 

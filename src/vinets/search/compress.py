@@ -65,32 +65,29 @@ def compress(
 
     Parameters
     ----------
-    model : Module
+    model
         The pretrained classifier. It is moved to ``device``, and its weights do not change.
-    budget : str, list of str or Budget
+    budget
         What it may lose and cost: ``"drop=0.5"`` (points), ``"params=1e6"``, ``"size=4MB"``,
         ``"macs=50%"``, ``"latency=2ms@cpu,batch=1"``; shares of what the network has, such as
         ``"params=10%"``. With a drop, the smallest network that keeps to it is wanted; without,
         the most accurate.
-    out : path or None, default=None
+    out
         Folder for everything, from which the same call goes on where it was interrupted.
-    validation : data source or None, default=None
+    validation
         Examples to choose by, which the network was not trained on; None takes half of the test
         part, and tests on the other half.
-    searching : SearchOptions or None, default=None
+    searching
         Or its fields as keywords: ``epochs`` of the last round, 36; how many ``cuts`` are tried at
         most, 10; a ``limit`` on the training examples; whether the uncut and the chosen network
         are measured in ``int8``, too.
-    jobs : int or str, default=1
+    jobs
         Trainings of a round side by side, in processes that share the device; or the address of a
         cluster, see :func:`vinets.core.executors.open_executor`, whose workers have to see ``out``.
-    command, stated, say
+    command, stated, say, words
         What started it, for the record; the accuracy of the network when it was saved, for a
-        warning where it is less accurate now, which ``say`` is told before any work.
-    words : CommandWords
-        How the commands that repeat each network name this one and the data.
-
-    Every attempt, the choice and the chosen network are in the result.
+        warning where it is less accurate now, which ``say`` is told before any work; and how the
+        commands that repeat each network name this one and the data.
     """
     begin = time.perf_counter()
     wanted, start = parse_budget(budget), {"searching": searching or SearchOptions()}

@@ -150,8 +150,8 @@ class SearchResult:
 
     def gap(self, one: Attempt) -> float | None:
         """Return by how many points it is more accurate on the test examples than the uncut."""
-        known = one.test is not None and self.uncut.test is not None
-        return 100 * (one.test - self.uncut.test) if known else None
+        test, uncut = one.test, self.uncut.test
+        return None if test is None or uncut is None else 100 * (test - uncut)
 
     def faster(self, one: Attempt) -> float | None:
         """Return how many times as fast as the uncut network it is."""

@@ -1,7 +1,4 @@
-"""The space of a search: cuts of a network, heads behind each, and the trial each of them means.
-
-Whatever a search knows of trials, their settings and heads stands here.
-"""
+"""The space of a search: cuts of a network, heads behind each, and the trial each of them means."""
 
 from __future__ import annotations
 
@@ -43,11 +40,9 @@ FEW, LONG = 4, 0.02  # so many examples tell enough if each takes more seconds t
 INT8 = "onnx-int8"  # export format
 REPEATED = "repeated"  # folder, in that of the search, of networks that are made again
 
-VANISHING: dict[str, Any] = {
-    **{"components": VARIABLES, "psi": 0.03, "max_degree": 2, "monomials": None},
-    **{"per_class": 512, "vanish": 1.0},
-}
-"""Options of a VI-Net in a search, whose backbone is tuned like that of the other heads."""
+# Options of a VI-Net in a search, whose backbone is tuned like that of the other heads.
+VANISHING = {"components": VARIABLES, "psi": 0.03, "max_degree": 2, "monomials": None}
+VANISHING |= {"per_class": 512, "vanish": 1.0}
 
 
 @dataclass(frozen=True)
@@ -153,22 +148,21 @@ class Space:
 
         For a plan there are none of ideals, see :meth:`estimate`.
         """
-        groups: dict[Hashable, list[tuple[Candidate, Trial]]] = {}
+        groups: dict[Hashable, dict[Candidate, Trial]] = {}
         for one in candidates:
-            if self.planned and HEADS[one.head].from_ideals:
-                continue
-            trial = self.trial(one, 1)
-            groups.setdefault(trial.shares, []).append((one, trial))
+            if not (self.planned and HEADS[one.head].from_ideals):
+                trial = self.trial(one, 1)
+                groups.setdefault(trial.shares, {})[one] = trial
         for group in groups.values():
-            cut = Cut(self.setup, group[0][1], progress_of(None))
-            for one, trial in group:
+            cut = Cut(self.setup, next(iter(group.values())), progress_of(None))
+            for one, trial in group.items():
                 yield one, cut.network(trial)[0].folded()
 
     def estimate(self, candidate: Candidate) -> tuple[int, int]:
         """Return how many parameters and multiply-adds a network of ideals has, at most."""
         point = next(point for point in self.cuts if point.name == candidate.cut)
-        own = VARIABLES * prod(point.shape)
-        own += candidate.keep * generator_sizes(len(self.setup.train.classes))
+        own = candidate.keep * generator_sizes(len(self.setup.train.classes))
+        own += VARIABLES * prod(point.shape)
         return point.parameters + own, point.macs + own
 
     def cost_per_example(self, candidate: Candidate) -> tuple[float, int]:
