@@ -167,19 +167,16 @@ class Store:
         path, contents = self.folder / FILE, _Contents()
         if path.is_file():
             contents = from_plain(_Contents, read_json(path, inside=self.folder), str(path))
-        refusal = ""
+        remedy = "Choose another folder, or delete this one to start anew."
         for name, now in identities.items():
             if differ := contents.networks.get(name, now).differences(now):
-                other = " and other ".join(differ)
-                refusal = refusal or f"results of {name or 'a network'} with other {other}"
+                other = f"{name or 'a network'} with other {' and other '.join(differ)}"
+                raise ValueError(f"{self.folder} holds results of {other}. {remedy}")
         for place, ours in as_plain(saved).items():
             if differ := _differences(contents.saved.get(place, ours), ours):
                 # A damaged file may have endless names.
-                names = textwrap.shorten(", ".join(differ), 200)
-                refusal = refusal or f"a run with other settings: they differ in {names}"
-        if refusal:
-            remedy = "Choose another folder, or delete this one to start anew."
-            raise ValueError(f"{self.folder} holds {refusal}. {remedy}")
+                other = f"settings: they differ in {textwrap.shorten(', '.join(differ), 200)}"
+                raise ValueError(f"{self.folder} holds a run with other {other}. {remedy}")
         networks, folders = {**contents.networks, **identities}, {**contents.saved, **saved}
         write_json(path, as_plain({"networks": networks, "saved": folders}))
 
@@ -326,12 +323,13 @@ def _submit(
         ) from None
     path = store.folder.resolve() / WORKERS / "setups"
     facts = path, hashlib.sha256(packed).hexdigest()
-    threads, shared = torch.get_num_threads(), False  # on threads the last bits depend
+    threads = torch.get_num_threads()  # on which the last bits depend
+    shared = isinstance(executor, Processes)  # one disk, on which a teacher's answers are shared
     if isinstance(executor, Processes):
-        shared = True  # one disk, on which a teacher's answers are shared
         # A caller that computes in one thread means all of it.
         threads = max(1, min(threads, (os.cpu_count() or 1) // executor.count))
-    waiting, diverged, done = set[Future[list[DivergedError]]](), list[DivergedError](), 0
+    waiting, diverged = set[Future[list[DivergedError]]](), list[DivergedError]()
+    done = 0
     progress.start("trials", len(trials))
     try:
         with written_aside(path) as aside:

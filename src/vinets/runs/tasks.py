@@ -85,9 +85,9 @@ def estimate_dimension(cut: Cut, trial: Trial, folder: Path) -> TrialResult:
     points, labels = latents.store.tensor().flatten(1)[chosen], latents.store.labels[chosen]
     # The estimate needs more points of every class than neighbours.
     neighbours = min(20, max(2, len(points) // latents.n_classes - 2))
-    found = class_dimensions(points, labels, neighbours=neighbours)
-    per_class = {str(k): value for k, value in found.per_class.items()}
-    facts = DimensionFacts(neighbours, per_class, found.mean, found.std)
+    estimate = class_dimensions(points, labels, neighbours=neighbours)
+    per_class = {str(k): value for k, value in estimate.per_class.items()}
+    facts = DimensionFacts(neighbours, per_class, estimate.mean, estimate.std)
     return TrialResult(*cut.removed_and_shape(trial), dimension=facts)
 
 

@@ -208,16 +208,16 @@ class CostTable:
                 self.costs[name] = replace(cost, latency=None, spread=None)
 
         def to_time() -> list[str]:
-            known = [one for one in space.candidates if one.name in self.costs]
-            some = self.within(replace(budget, limits=limits), known)
-            return ["uncut", *(one.name for one in some)]
+            counted = [one for one in space.candidates if one.name in self.costs]
+            within = self.within(replace(budget, limits=limits), counted)
+            return ["uncut", *(one.name for one in within)]
 
-        counted = ("parameters", *(LIMITS[kind].cost for kind in limits))
+        fields = ("parameters", *(LIMITS[kind].cost for kind in limits))
         names = ("uncut", *(one.name for one in space.candidates))
-        counts = [getattr(self.costs.get(name), cost, None) for name in names for cost in counted]
-        if None not in counts and timed == self.timed:
-            times = [self.costs[name].latency for name in to_time() if timed]
-            if None not in times:
+        known = [getattr(self.costs.get(name), cost, None) for name in names for cost in fields]
+        if None not in known and timed == self.timed:
+            known = [self.costs[name].latency for name in to_time() if timed]
+            if None not in known:
                 return False
         networks: dict[str, nn.Module] = {"uncut": setup.model}
         self.costs = {"uncut": Cost(setup.parameters)}
@@ -226,10 +226,11 @@ class CostTable:
             networks[one.name] = network
             self.costs[one.name] = Cost(sum(network.parts().values()))
             progress.advance()
-        example = each(setup.test.example(), lambda tensor: tensor.to(setup.device))
-        for name, whole in networks.items() if "macs" in limits else ():
-            macs = flops(whole, example) // 2  # because a multiply-add is two operations
-            self.costs[name] = replace(self.costs[name], macs=macs)
+        if "macs" in limits:
+            example = each(setup.test.example(), lambda tensor: tensor.to(setup.device))
+            for name, whole in networks.items():
+                macs = flops(whole, example) // 2  # because a multiply-add is two operations
+                self.costs[name] = replace(self.costs[name], macs=macs)
         if timed:
             example, turns = setup.test.example(budget.batch), {n: networks[n] for n in to_time()}
             for name, pair in time_passes(turns, example, budget, where, progress).items():
@@ -238,9 +239,8 @@ class CostTable:
             if one.name not in networks:  # a plan has no ideals, which hardly slow a network
                 plain = next(p for p in space.candidates if (p.cut, p.head) == (one.cut, "pooled"))
                 parameters, macs = space.estimate(one)
-                known = macs if "macs" in limits else None
-                cost = replace(self.costs[plain.name], parameters=parameters, macs=known)
-                self.costs[one.name] = cost
+                cost = replace(self.costs[plain.name], parameters=parameters)
+                self.costs[one.name] = replace(cost, macs=macs if "macs" in limits else None)
         self.timed = timed
         return True
 
@@ -278,8 +278,10 @@ def time_passes(
         turns = {name: networks[name] for name in dict.fromkeys(("uncut", *names))}
         timed = in_turns(turns, example, budget.batch, where, progress, long)
         uncut = timed["uncut"].latency_ms
-        settled |= turns.keys() if long else set()
-        repeated |= turns.keys() if ratios else set()
+        if long:
+            settled |= turns.keys()
+        if ratios:
+            repeated |= turns.keys()
         ratios |= {name: one.latency_ms / uncut for name, one in timed.items()}
         spreads |= {name: relative_spread(one) for name, one in timed.items()}
         shortest = min(shortest, uncut / 1e3)

@@ -41,8 +41,8 @@ INT8 = "onnx-int8"  # export format
 REPEATED = "repeated"  # folder, in that of the search, of networks that are made again
 
 # Options of a VI-Net in a search, whose backbone is tuned like that of the other heads.
-VANISHING = {"components": VARIABLES, "psi": 0.03, "max_degree": 2, "monomials": None}
-VANISHING |= {"per_class": 512, "vanish": 1.0}
+VANISHING: dict[str, Any] = {"components": VARIABLES, "psi": 0.03, "max_degree": 2}
+VANISHING |= {"monomials": None, "per_class": 512, "vanish": 1.0}
 
 
 @dataclass(frozen=True)
