@@ -21,11 +21,10 @@ def circles(random):
 
 def test_every_class_has_the_ideal_of_its_points_in_common_units(circles):
     fitted = fit_points(circles, ABM(1e-9, max_degree=2), device="cpu")
-    low, high = np.array(fitted.scaling["low"]), np.array(fitted.scaling["high"])
-    np.testing.assert_array_equal(low, circles.values.min(0))
+    np.testing.assert_array_equal(fitted.scaling["low"], circles.values.min(0))
+    np.testing.assert_array_equal(fitted.scaling["high"], circles.values.max(0))
     scale = MinMaxScaler((-1, 1)).fit(circles.values)
     scaled = scale.transform(circles.values)
-    np.testing.assert_array_equal(high, circles.values.max(0))
     for summary in fitted.summaries():
         own = ABM(1e-9, max_degree=2).fit(scaled[circles.labels == summary.label])
         assert summary.generators == own.generators_.unscaled(scale).strings(["u", "v"])

@@ -79,44 +79,36 @@ PRODUCTS = replace(SMALL, head="products", options=ProductsOptions(parameters=20
 )
 
 
-def test_a_tuned_network_is_tested_on_inputs_whatever_is_cached(setups, tmp_path):
+def test_a_tuned_network_is_tested_on_inputs_and_baselines_have_a_loss_of_their_own(
+    setups, tmp_path
+):
     """Latents that were cached are those of the backbone before it was tuned."""
-    trials = [PRODUCTS, PRODUCTS.change(projected=True)]
+    linear = PRODUCTS.change(head="linear")
+    trials = [trial.change(vanish=v) for trial in (linear, PRODUCTS) for v in (0.0, 0.3)]
+    trials += [PRODUCTS, PRODUCTS.change(projected=True)]
     store = run(trials, setups, tmp_path)
-    one, other = (store.read(trial).trained for trial in trials)
+    *others, one, other = (store.read(trial).trained for trial in trials)
     assert (one.accuracy, one.loss) == (other.accuracy, other.loss)
+    losses = [facts.loss for facts in others]
+    assert losses[0] == losses[1] and losses[2] != losses[3]
 
 
 def test_every_baseline_of_products_is_trained_where_latents_are_cached(setups, tmp_path):
-    heads = head_trials(
-        PRODUCTS.change(trained="coefficients", views=1, distill=0.7), baselines=True
-    )
-    store = run(heads.values(), setups, tmp_path)
-    assert not store.missing(heads.values())
+    cached = PRODUCTS.change(trained="coefficients", views=1, distill=0.7)
+    heads = head_trials(cached, baselines=True)
+    assert not run(heads.values(), setups, tmp_path).missing(heads.values())
     uncached = {name for name, trial in heads.items() if trial.recipe.views is None}
     assert uncached == {"SimKD"}  # it learns more than logits of the uncut network
 
 
-def test_a_loss_of_products_leaves_baselines_as_they_are(setups, tmp_path):
-    linear = PRODUCTS.change(head="linear")
-    trials = [trial.change(vanish=v) for trial in (linear, PRODUCTS) for v in (0.0, 0.3)]
-    store = run(trials, setups, tmp_path)
-    losses = [store.read(trial).trained.loss for trial in trials]
-    assert losses[0] == losses[1] and losses[2] != losses[3]
-
-
-def test_the_draws_of_the_caller_go_on_as_if_nothing_had_happened(setups, tmp_path):
+def test_draws_of_the_caller_go_on_and_nothing_is_run_twice(setups, tmp_path, monkeypatch):
     heads = head_trials(SMALL.change(views=1, projected=True), baselines=True)
     others = [SMALL.change(task=task) for task in ("ideals", "dimension")]
-    state = torch.random.get_rng_state()
-    run([*heads.values(), speed_trial(heads), *others], setups, tmp_path)
+    trials, state = [*heads.values(), speed_trial(heads), *others], torch.random.get_rng_state()
+    run(trials, setups, tmp_path)
     assert torch.equal(torch.random.get_rng_state(), state)
-
-
-def test_nothing_is_run_twice(setups, tmp_path, monkeypatch):
-    run([SMALL], setups, tmp_path)
     monkeypatch.setattr("vinets.runs.store.TASKS", {})
-    run([SMALL, SMALL], setups, tmp_path)
+    run([*trials, *trials], setups, tmp_path)
 
 
 class Listener(list):
@@ -145,17 +137,13 @@ def test_a_call_that_was_stopped_goes_on_from_its_checkpoint(setups, tmp_path):
     assert timeless(again) == timeless(whole)
 
 
-def test_while_polynomials_are_found_every_class_is_told_of(setups, tmp_path):
-    heard = Listener()
-    run_trials([SMALL], setups, Store(tmp_path), progress=heard)
-    notes = [note for stage, note in heard if stage == "VI-Net"]
-    assert any(note.startswith("classes 9/10") for note in notes)
-
-
 @pytest.mark.parametrize("detailed", [True, False])
 def test_a_result_holds_what_was_asked_for_of_a_part_of_the_data(setups, tmp_path, detailed):
-    trial = SMALL.change(detailed=detailed, train=40, test=3)
-    found = run([trial], setups, tmp_path).read(trial).trained
+    trial, heard = SMALL.change(detailed=detailed, train=40, test=3), Listener()
+    run_trials([trial], setups, Store(tmp_path), progress=heard)
+    notes = [note for stage, note in heard if stage == "VI-Net"]
+    assert any(note.startswith("classes 9/10") for note in notes)
+    found = Store(tmp_path).read(trial).trained
     assert found.accuracy * 30 == pytest.approx(round(found.accuracy * 30))
     if detailed:
         assert found.accuracy == 1 - len(found.wrong) / 30
@@ -186,12 +174,14 @@ def test_processes_side_by_side_find_the_same(setups, trained, tmp_path, sent):
     assert [timeless(one.read(t)) for t in trials] == [timeless(two.read(t)) for t in trials]
 
 
-def test_a_network_that_cannot_be_sent_is_told(trained, tmp_path):
+def test_a_network_that_cannot_be_sent_or_is_not_there_is_named(trained, tmp_path):
     model = copy.deepcopy(trained)
     model.numbers = (x for x in ())  # what is under way cannot travel
-    setup = Setup("net", model, DATA, torch.device("cpu"))
+    setups = {"net": Setup("net", model, DATA, torch.device("cpu"))}
     with pytest.raises(ValueError, match=r"cannot be sent to other processes .* jobs=1"):
-        run([SMALL], {"net": setup}, tmp_path, jobs=2)
+        run([SMALL], setups, tmp_path, jobs=2)
+    with pytest.raises(ValueError, match=r"about the network 'other', and those given are 'net'"):
+        run([SMALL.change(network="other")], setups, tmp_path)
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
@@ -201,8 +191,3 @@ def test_what_diverges_does_not_end_what_runs_beside_it(setups, tmp_path, jobs):
     with pytest.raises(DivergedError):
         run([bad, good.change(seed=1), good], setups, tmp_path, jobs)
     assert Store(tmp_path).missing([good, bad, good.change(seed=1)]) == [bad]
-
-
-def test_a_network_that_is_not_there_is_named(setups, tmp_path):
-    with pytest.raises(ValueError, match=r"about the network 'other', and those given are 'net'"):
-        run([SMALL.change(network="other")], setups, tmp_path)

@@ -46,10 +46,10 @@ def test_a_line_that_was_cut_short_is_no_result_and_the_trial_is_repeated(tmp_pa
     assert again.read(other) == again.read(TRIAL) == RECORD.result
 
 
-@pytest.mark.parametrize("line", ["[]", "{}", "3", '{"name": []}', "[" * 100_000, "\0\ufffd"])
-def test_a_broken_line_leaves_the_others(tmp_path, line):
+def test_broken_lines_leave_the_others(tmp_path):
     store = Store(tmp_path)
-    tmp_path.joinpath("trials.jsonl").write_text(f"{line}\n")
+    lines = ["[]", "{}", "3", '{"name": []}', "[" * 100_000, "\0\ufffd", ""]
+    tmp_path.joinpath("trials.jsonl").write_text("\n".join(lines))
     store.write(RECORD)
     assert store.read(TRIAL) == RECORD.result and len(store) == 1
 
@@ -74,12 +74,9 @@ for k in range(100):
 
 
 def test_two_processes_append_at_once(tmp_path):
-    store = Store(tmp_path)
-    both = [
-        subprocess.Popen([sys.executable, "-c", APPEND, str(tmp_path), cut]) for cut in ("a", "b")
-    ]
-    assert [one.wait() for one in both] == [0, 0]
-    assert len(store) == 200
+    store, words = Store(tmp_path), [sys.executable, "-c", APPEND, str(tmp_path)]
+    both = [subprocess.Popen([*words, cut]) for cut in ("a", "b")]
+    assert [one.wait() for one in both] == [0, 0] and len(store) == 200
     # A line that is being written looks like one that was cut short: an empty one may follow it.
     lines = [json.loads(line) for line in store.path.read_text().split("\n") if line]
     assert len(lines) == 200

@@ -32,9 +32,10 @@ def made_again(trial):
     return trial_from(json.loads(json.dumps(trial.changes)))
 
 
-@given(TRIALS)
-def test_a_trial_is_made_again_from_its_changes(trial):
-    assert made_again(trial) == trial
+@given(TRIALS, TRIALS)
+def test_trials_are_made_again_from_their_changes_and_told_apart_by_name(one, other):
+    assert made_again(one) == one
+    assert (one.name == other.name) == (one == other)
 
 
 @pytest.mark.parametrize("head", HEADS)
@@ -43,11 +44,6 @@ def test_a_trial_of_any_head_is_made_again_from_its_changes(head):
     likes = [(kind, rival_options(kind, head, trial.options)) for kind in HEADS[head].rivals]
     for one in (trial, *(replace(trial, head=kind, options=options) for kind, options in likes)):
         assert made_again(one) == one
-
-
-@given(TRIALS, TRIALS)
-def test_names_tell_trials_apart(one, other):
-    assert (one.name == other.name) == (one == other)
 
 
 def test_what_has_its_default_or_changes_no_result_does_not_identify():
@@ -121,10 +117,10 @@ def test_broken_files_are_named_with_the_place(values, message):
         from_plain(Trial, [], "file")
 
 
-@pytest.mark.parametrize("section", ["trained", "found", "estimated", "timed"])
-def test_a_section_that_is_not_there_is_one_sentence(section):
-    with pytest.raises(ValueError, match="result of a trial in which no"):
-        getattr(TrialResult(), section)
+def test_a_section_that_is_not_there_is_one_sentence():
+    for section in ("trained", "found", "estimated", "timed", "complexity"):
+        with pytest.raises(ValueError, match="result of a trial in which no"):
+            getattr(TrialResult(), section)
 
 
 @dataclass(frozen=True)

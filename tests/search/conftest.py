@@ -109,18 +109,11 @@ def make_search(monkeypatch, tmp_path) -> Callable[..., Search]:
         every = enumerate(heads or ["pooled"] * count)
         candidates = [Candidate(f"cut{i}", head, 1 + i) for i, head in every]
         examples = {"train": range(EXAMPLES), "test": range(EXAMPLES), "wrong": UNCUT_WRONG}
-        device = torch.device("cpu")
-        setup = SimpleNamespace(
-            name="uncut", accuracy=0.9, identity=None, device=device, **examples
-        )
-        space = SimpleNamespace(
-            setup=setup,
-            candidates=candidates,
-            cuts=[SimpleNamespace(name=f"cut{i}", macs=100 * (1 + i)) for i in range(count)],
-            trial=Trial,
-            examples=EXAMPLES,
-            cost_per_example=lambda one: (0.001 * one.parameters, 0),
-        )
+        setup = SimpleNamespace(name="uncut", accuracy=0.9, identity=None, **examples)
+        setup.device = torch.device("cpu")
+        cuts = [SimpleNamespace(name=f"cut{i}", macs=100 * (1 + i)) for i in range(count)]
+        space = SimpleNamespace(setup=setup, candidates=candidates, cuts=cuts, examples=EXAMPLES)
+        space.trial, space.cost_per_example = Trial, lambda one: (0.001 * one.parameters, 0)
         calls: list[SimpleNamespace] = []
 
         def run_trials(trials, setups, store, *, executor=None, progress=None):
@@ -129,8 +122,8 @@ def make_search(monkeypatch, tmp_path) -> Callable[..., Search]:
                 reached = reach(trial.candidate, trial.epochs, trial.rate)
                 if isinstance(reached, Exception):
                     raise reached
-                wrong = tuple(range(round((1 - reached) * EXAMPLES)))
-                facts = SimpleNamespace(accuracy=reached, seconds=1.0, wrong=wrong)
+                facts = SimpleNamespace(accuracy=reached, seconds=1.0)
+                facts.wrong = tuple(range(round((1 - reached) * EXAMPLES)))
                 store.results[trial.name] = facts
 
         def measure(table, space, budget, progress):
@@ -139,12 +132,13 @@ def make_search(monkeypatch, tmp_path) -> Callable[..., Search]:
             table.costs = {"uncut": Cost(1_000)} | costs
             return table.costs != known
 
-        for name, double in {"Store": Store, "run_trials": run_trials}.items():
+        doubles = {"Store": Store, "run_trials": run_trials, "Space": lambda *_: space}
+        for name, double in doubles.items():
             monkeypatch.setattr(rounds, name, double)
-        monkeypatch.setattr(rounds, "Space", lambda *_: space)
         monkeypatch.setattr(rounds.CostTable, "measure", measure)
-        options["options"] = SearchOptions(epochs=epochs)
-        search = Search(setup, parse_budget(budget), folder, **options)
+        search = Search(
+            setup, parse_budget(budget), folder, SearchOptions(epochs=epochs), **options
+        )
         search.calls = calls
         search.prepare()
         return search

@@ -15,6 +15,7 @@ from vinets.core.plain import as_plain
 from vinets.core.progress import Silent
 from vinets.core.settings import SearchOptions
 from vinets.data import DataSplit, digits
+from vinets.export import EXPORT_FORMATS
 from vinets.heads import VanishingHead
 from vinets.latent import collect as latents
 from vinets.measure import evaluate
@@ -98,7 +99,7 @@ def test_both_networks_are_measured_in_int8(found):
 def test_the_same_call_goes_on_and_says_what_is_missing(found, model, data, monkeypatch):
     folder, result = found
     before = (folder / "trials.jsonl").read_bytes()
-    monkeypatch.setattr(module, "find_spec", lambda name: None)
+    monkeypatch.setattr(EXPORT_FORMATS["onnx-int8"], "packages", ("none_of_that_name",))
     monkeypatch.setattr(module, "BUSY", -1.0)
     again = compress(model, data, "drop=3", out=folder, **OPTIONS)
     assert again.chosen == result.chosen and again.uncut.int8 is None

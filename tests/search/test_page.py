@@ -13,24 +13,14 @@ from vinets.report import html
 from vinets.report.values import Bullets, Code, Facts, Notice
 from vinets.search import Attempt, Candidate, SearchResult, parse_budget
 from vinets.search.budget import Cost
-from vinets.search.page import (
-    command_lines,
-    finalists_table,
-    frontier_figure,
-    rounds_table,
-    search_page,
-)
+from vinets.search.page import command_lines, finalists_table, rounds_table, search_page
 from vinets.search.result import SearchPlan
 
 
 def attempt(cut, head, size, accuracies, **more):
-    return Attempt(
-        Candidate(cut, head, size),
-        Cost(size, 0.002, 0.0001),
-        accuracies,
-        command=("vinets", "build", "a b", "--cut", cut, "--head", head),
-        **more,
-    )
+    command = ("vinets", "build", "a b", "--cut", cut, "--head", head)
+    cost = Cost(size, 0.002, 0.0001)
+    return Attempt(Candidate(cut, head, size), cost, accuracies, command=command, **more)
 
 
 @pytest.fixture
@@ -94,9 +84,7 @@ def test_rounds_and_plans_list_every_candidate_with_its_costs(result):
 
 
 def test_the_figure_shows_every_attempt_once_and_the_frontier(result):
-    figure = result.frontier
-    assert figure == frontier_figure(result)
-    series = {one.name: one for one in figure.series}
+    series = {one.name: one for one in result.frontier.series}
     chosen = next(one for name, one in series.items() if name.startswith("chosen"))
     assert chosen.x == (250,) and series["uncut"].x == (1_000,)
     drawn = [one for name, one in series.items() if name not in ("frontier", "uncut")]
@@ -108,11 +96,9 @@ def test_the_figure_shows_every_attempt_once_and_the_frontier(result):
 def test_the_page_begins_with_three_numbers_and_the_verdict(result):
     facts, sentence, more, budget = search_page(result).lead
     assert isinstance(facts, Facts) and isinstance(more, Bullets)
-    assert [value for _, value, _ in facts.facts] == ["250", "2.00×", "96.00%"]
-    assert [remark for *_, remark in facts.facts][1:] == [
-        "2.5 ± 0.5 ms at batch 1",
-        "−1.00 points, 95 % from −2.50 to +0.50",
-    ]
+    _, values, (_, *remarks) = zip(*facts.facts, strict=True)
+    assert values == ("250", "2.00×", "96.00%")
+    assert remarks == ["2.5 ± 0.5 ms at batch 1", "−1.00 points, 95 % from −2.50 to +0.50"]
     assert result.verdict == " ".join((sentence, *more.items)) and sentence.count(". ") == 0
     assert "one training does not decide it: linear, pooled behind relu1" in more.items[0]
     assert budget.startswith("Budget: at most 2 points lost. Chosen on 100 examples")
@@ -124,9 +110,8 @@ def test_the_page_begins_with_three_numbers_and_the_verdict(result):
 def test_a_missed_budget_comes_first_and_a_search_that_found_nothing_has_a_page(result):
     missed = replace(result, met=False, verdict="")
     first, second, *_ = search_page(missed).lead
-    assert first == Notice(
-        "The budget, at most 2 points lost, was not met: this is the nearest network."
-    )
+    said = "The budget, at most 2 points lost, was not met: this is the nearest network."
+    assert first == Notice(said)
     assert isinstance(second, Facts) and 'class="notice"' in html(search_page(missed))
     nothing = replace(result, attempts=(), chosen=None, saved="", verdict="")
     assert search_page(nothing).lead[0] == nothing.verdict
@@ -134,10 +119,8 @@ def test_a_missed_budget_comes_first_and_a_search_that_found_nothing_has_a_page(
 
 
 def test_the_page_says_how_to_use_and_to_make_each_network_again(result):
-    for saved, opened in (
-        ("out/small", "'out/small'"),
-        ("o@net.py:MyNet", "'o', backbone=MyNet()"),
-    ):
+    folders = {"out/small": "'out/small'", "o@net.py:MyNet": "'o', backbone=MyNet()"}
+    for saved, opened in folders.items():
         sections = {one.id: one for one in search_page(replace(result, saved=saved)).sections}
         (code,) = sections["use"].blocks
         assert isinstance(code, Code) and f"from_pretrained({opened})" in code.text

@@ -74,8 +74,8 @@ def test_those_near_the_limit_go_on_and_neither_the_smallest_nor_larger_ones(
 def test_without_a_drop_the_most_accurate_go_on(make_search):
     accuracies = [(i % 7) / 10 for i in range(21)]
     search, candidates = after_a_round(make_search, accuracies, budget="params=50%")
-    assert {accuracies[i] for i in positions(search._best(candidates, 2))} == {0.6, 0.5, 0.4}
-    assert len(search._best(candidates, 2)) == 7
+    best = positions(search._best(candidates, 2))
+    assert {accuracies[i] for i in best} == {0.6, 0.5, 0.4} and len(best) == 7
     chosen, met = search.choose(list(search.attempts.values()))
     assert chosen.accuracy == 0.6 and met
 
@@ -105,7 +105,7 @@ def test_the_better_learning_rate_is_taken_for_short_and_for_long_trainings(make
     assert search.rates == {True: 0.1, False: 0.02}
 
 
-def test_what_diverges_is_left_out_and_remembered(make_search):
+def test_what_diverges_is_left_out_and_remembered(make_search, tmp_path):
     def reach(one, epochs, rate):
         bad = one.head == "relu-units" or rate == 0.02
         return DivergedError("the loss is nan") if bad else 0.9
@@ -117,10 +117,7 @@ def test_what_diverges_is_left_out_and_remembered(make_search):
     again.run()
     assert again.calls == []  # neither what is there nor what diverged is carried out again
     assert set(again.table.diverged.values()) == {"the loss is nan"}
-
-
-def test_a_search_in_which_all_diverge_says_what_to_check(make_search):
-    search = make_search(lambda *_: DivergedError("nan"), 3)
+    search = make_search(lambda *_: DivergedError("nan"), 3, folder=tmp_path / "all")
     with pytest.raises(ValueError, match="every network that was to be trained to the end div"):
         search.run()
 
@@ -128,7 +125,7 @@ def test_a_search_in_which_all_diverge_says_what_to_check(make_search):
 def test_a_training_that_cannot_be_recorded_is_carried_out_without(make_search):
     seen = []
 
-    def reach(one, epochs, rate):
+    def reach(one, *_):
         seen.append(one)
         return RecordingError("it decides by values") if len(seen) == 1 else 0.9
 
@@ -139,15 +136,12 @@ def test_a_training_that_cannot_be_recorded_is_carried_out_without(make_search):
 
 
 def test_several_go_to_processes_together_and_after_one_diverged_one_by_one(make_search, tmp_path):
-    def reach(one, epochs, rate):
-        return DivergedError("nan") if one.parameters == 2 else 0.5
-
-    search = make_search(reach, 3, "params=50%", executor="two")
+    reached = constant([0.5, DivergedError("nan"), 0.5])
+    search = make_search(reached, 3, "params=50%", executor="two")
     search.train(search.space.candidates, 2)
     assert [one.accuracies for one in search.attempts.values()] == [{2: 0.5}, {}, {2: 0.5}]
-    assert [(len(call.trials), call.executor) for call in search.calls] == [
-        *((3, "two"), (1, None), (1, None))
-    ]
+    carried_out = [(len(call.trials), call.executor) for call in search.calls]
+    assert carried_out == [(3, "two"), (1, None), (1, None)]
     other = make_search(constant([0.5, 0.6, 0.7]), 3, executor="two", folder=tmp_path / "other")
     other.train(other.space.candidates, 2)
     assert [len(call.trials) for call in other.calls] == [3]
@@ -171,11 +165,12 @@ def test_only_trainings_to_the_end_are_saved_and_have_a_progress_of_their_own(ma
     progress = Progress()
     search = make_search(constant([0.5] * 5), 5, "params=50%", progress=progress)
     search.run()
-    trials = [(trial, call.progress) for call in search.calls for trial in call.trials]
-    for trial, reported in trials:
-        last = trial.epochs == 4
-        assert bool(trial.save) == last and reported is (progress if last else None)
-    long = [trial.save for trial, _ in trials if trial.epochs == 4]
+    long = []
+    for call in search.calls:
+        for trial in call.trials:
+            last = trial.epochs == 4
+            assert bool(trial.save) == last and call.progress is (progress if last else None)
+            long += [trial.save] * last
     assert len(set(long)) == len(long) == 4  # one of three with both rates
     # two with each rate, of which one is a network of the round
     assert progress.stages == [["networks trained, an epoch each", n, n] for n in (2, 4)]
@@ -232,12 +227,11 @@ def test_a_budget_that_cannot_be_met_gets_the_nearest(make_search):
     accuracies = [0.5, 0.6, 0.7, 0.8, 0.9, 0.9, 0.9, 0.9]
     search = make_search(constant(accuracies), 8, "params=5", sizes=range(10, 18))
     tried = search.run()
-    assert len(tried) == 6  # the nearest ones
-    assert search.plan().unmet == "at most 5 parameters"
+    assert len(tried) == 6 and search.plan().unmet == "at most 5 parameters"  # the nearest ones
     chosen, met = search.choose(tried)
     assert not met and search.budget.excess(chosen.cost, search.table.costs["uncut"]) > 1
-    finished = [one for one in tried if 4 in one.accuracies]
-    assert chosen.cost.parameters == min(one.cost.parameters for one in finished)
+    finished = [one.cost.parameters for one in tried if 4 in one.accuracies]
+    assert chosen.cost.parameters == min(finished)
 
 
 def test_a_candidate_is_tried_once(make_search):
@@ -259,9 +253,8 @@ def test_a_plan_trains_and_writes_nothing(make_search, tmp_path):
     assert [rounds._kept(count) for count in (3, 6, 12, 30, 60)] == [3, 6, 6, 10, 20]
     plan = search.plan()
     assert plan.rounds == ((12, 2), (6, 6), (4, 36)) and len(plan.candidates) == 12
-    epochs = 12 * 2 + 6 * 6 + 4 * 36
     mean = 0.001 * sum(range(1, 13)) / 12  # seconds for an example, between the cuts that are timed
-    assert plan.seconds == pytest.approx(epochs * 100 * mean, rel=0.01)
+    assert plan.seconds == pytest.approx((12 * 2 + 6 * 6 + 4 * 36) * 100 * mean, rel=0.01)
     assert search.calls == [] and not plan.unmet
     assert {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*.json")} == written
 

@@ -76,29 +76,25 @@ def test_a_network_without_a_cut_that_saves_anything_is_refused(data):
 def test_a_candidate_becomes_a_trial(space):
     assert len(space.setup.train) == 100 and len(space.cuts) == 2
     trial = space.trial(space.candidates[0], 5, 0.02)
-    assert (trial.cut, trial.recipe.epochs, trial.seed) == (space.cuts[0].name, 5, 3)
-    assert trial.recipe.trained == "backbone" and trial.recipe.batch_size == 64
-    assert trial.recipe.learning_rate == 0.02 and not trial.save and not trial.checkpoints
+    recipe = trial.recipe
+    assert (trial.cut, recipe.epochs, trial.seed) == (space.cuts[0].name, 5, 3)
+    assert (recipe.trained, recipe.batch_size, recipe.learning_rate) == ("backbone", 64, 0.02)
+    assert not trial.save and not trial.checkpoints
     last = space.trial(space.candidates[0], 5, 0.02, "finalists/0")
     assert last.save == "finalists/0" and last.checkpoints
     names = {space.trial(one, 5, 0.1).name for one in space.candidates}
     assert len(names) == len(space.candidates)
 
 
-def test_networks_are_built_behind_their_cuts(space):
+def test_networks_are_built_behind_their_cuts_and_steps_are_timed(space, monkeypatch):
     some = [one for one in space.candidates if one.head in ("products", "pooled")]
-    built = dict(space.networks(some))
+    built, example = dict(space.networks(some)), space.setup.test.example(3)
     assert set(built) == set(some)
-    example = space.setup.test.example(3)
     assert all(network(example).shape == (3, 10) for network in built.values())
-
-
-def test_steps_of_training_are_timed(space, monkeypatch):
-    pooled = next(one for one in space.candidates if one.head == "pooled")
-    seconds, memory = space.cost_per_example(pooled)
+    seconds, memory = space.cost_per_example(some[-1])
     assert seconds > 0 and memory == 0
     monkeypatch.setattr(spaces, "LONG", 0)
-    _, memory = space.cost_per_example(pooled)
+    _, memory = space.cost_per_example(some[-1])
     assert memory > 64 * 8 * 8 * 4  # the images of a step alone
 
 

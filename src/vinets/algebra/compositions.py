@@ -9,7 +9,7 @@ into monomials they would be dense; evaluated level by level they are a few matr
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations_with_replacement
 from pathlib import Path
@@ -50,7 +50,7 @@ class CompositionLevel:
         )
 
 
-LEVEL_FIELDS = tuple(field.name for field in fields(CompositionLevel))
+LEVEL_FIELDS = tuple(CompositionLevel.__dataclass_fields__)
 
 
 class KeptValues:

@@ -55,6 +55,18 @@ def tensors_of(inputs: Inputs) -> list[Tensor]:
     return [inputs] if isinstance(inputs, Tensor) else list(inputs.values())
 
 
+def batch_of(owner: str, inputs: Any, name: str = "example") -> int:
+    """Count the examples in the inputs, at least one; raise for anything else."""
+    accepted = "a tensor, or a dict of tensors, with one example a row and at least one row"
+    tensors = tensors_of(inputs) if isinstance(inputs, Tensor | Mapping) else []
+    if not tensors or not all(isinstance(t, Tensor) and t.ndim for t in tensors):
+        raise parameter_error(owner, name, accepted, type(inputs).__name__)
+    counts = {len(t) for t in tensors}
+    if len(counts) != 1 or 0 in counts:
+        raise parameter_error(owner, name, accepted, [tuple(t.shape) for t in tensors])
+    return counts.pop()
+
+
 def device_of(network: nn.Module) -> torch.device:
     """Return the device of a network; the CPU if it has neither parameters nor buffers."""
     tensors = [*network.parameters(), *network.buffers()]

@@ -62,8 +62,8 @@ class Layout(NamedTuple):
     names: str  # a file with the names of the classes: text, or a pickle next to pickles
 
 
-_BATCHES = tuple(f"data_batch_{i}" for i in range(1, 6))
-_BINARY = tuple(f"{batch}.bin" for batch in _BATCHES)
+_BATCHES = ("data_batch_1", "data_batch_2", "data_batch_3", "data_batch_4", "data_batch_5")
+_BINARY = tuple(map("{}.bin".format, _BATCHES))
 _FINE = "fine_label_names.txt"
 LAYOUTS = (
     Layout("cifar10", "cifar-10-batches-bin", _BINARY, ("test_batch.bin",), "batches.meta.txt"),

@@ -20,13 +20,21 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
 from vinets.core.checks import one_of, parameter_error
-from vinets.core.device import Inputs, call, device_of, each, evaluating, logits_of, resolve_device
+from vinets.core.device import (
+    Inputs,
+    batch_of,
+    call,
+    device_of,
+    each,
+    evaluating,
+    logits_of,
+    resolve_device,
+)
 from vinets.core.plain import as_plain
 from vinets.core.progress import Progress
 from vinets.data.conversion import as_source
 from vinets.data.images import at_once
 from vinets.data.source import DataSplit, Source
-from vinets.measure.cost import batch_of
 from vinets.networks.network import refuse_seen
 from vinets.report import Column, Row, Table
 

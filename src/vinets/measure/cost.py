@@ -18,8 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
-from vinets.core.checks import parameter_error
-from vinets.core.device import Inputs, call, evaluating
+from vinets.core.device import Inputs, batch_of, call, evaluating
 from vinets.latent.paths import counted_kernels
 
 # torch counts products of matrices only; these get shapes.
@@ -97,18 +96,6 @@ def _stored(module: nn.Module) -> Iterable[Tensor]:
         where = tensor.untyped_storage()._cdata, tensor.storage_offset()
         distinct.setdefault((*where, tensor.shape, tensor.stride(), tensor.dtype), tensor)
     return distinct.values()
-
-
-def batch_of(owner: str, inputs: Any, name: str = "example") -> int:
-    """Count the examples in the inputs, at least one; raise for anything else."""
-    accepted = "a tensor, or a dict of tensors, with one example a row and at least one row"
-    tensors = list(inputs.values()) if isinstance(inputs, Mapping) else [inputs]
-    if not tensors or not all(isinstance(t, Tensor) and t.ndim for t in tensors):
-        raise parameter_error(owner, name, accepted, type(inputs).__name__)
-    counts = {len(t) for t in tensors}
-    if len(counts) != 1 or 0 in counts:
-        raise parameter_error(owner, name, accepted, [tuple(t.shape) for t in tensors])
-    return counts.pop()
 
 
 def flops(network: nn.Module, example: Inputs) -> int:

@@ -22,6 +22,7 @@ from vinets.core.checks import parameter_error
 from vinets.core.device import (
     Clock,
     Inputs,
+    batch_of,
     call,
     each,
     on_side_stream,
@@ -32,7 +33,7 @@ from vinets.core.device import (
 from vinets.core.options import check_value, flat, whole
 from vinets.core.settings import FormatOptions, WindowOptions
 from vinets.export import ExportedNetwork
-from vinets.measure.cost import batch_of, peak_bytes
+from vinets.measure.cost import peak_bytes
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,7 @@ def measure_speed(
     batch_sizes: Sequence[int] = (1, 32, 256),
     device: str | torch.device = "auto",
     compile: bool = False,
+    memory: bool = True,
     windows: WindowOptions,
     formats: FormatOptions,
 ) -> dict[str, list[Throughput]]:
@@ -87,6 +89,8 @@ def measure_speed(
     compile : bool
         Use ``torch.compile`` with fixed shapes. On the CPU the peak memory is then still that of
         the network as it is.
+    memory : bool
+        Whether to follow the peak memory of a pass.
     windows, formats
         Fields of WindowOptions and FormatOptions are keywords, such as ``repeats=3``, ``amp=True``.
     """
@@ -119,7 +123,7 @@ def measure_speed(
         for size in batch_sizes:
             inputs = each(example, fill)
             # A compiled network is made anew for each batch size, with its shapes.
-            options = inputs, size, on, windows, formats, compile
+            options = inputs, size, on, windows, formats, compile, memory
             runners = [_Runner(one, *options) for one in copies.values()]
             for _ in range(windows.repeats):
                 for runner in runners:
@@ -161,6 +165,7 @@ class _Runner:
         windows: WindowOptions,
         formats: FormatOptions,
         compile: bool,
+        memory: bool,
     ) -> None:
         self.network: Callable[..., Any] = network
         self.inputs, self.batch_size, self.clock = inputs, batch_size, Clock(device)
@@ -178,10 +183,11 @@ class _Runner:
         if compile:
             self.network = torch.compile(network, dynamic=False)
         self._run(self.network, windows.warmup)
-        held = [*network.parameters(), *network.buffers(), *tensors_of(inputs)]
-        # What a compiled network allocates on the CPU cannot be followed.
-        followed = self.network if self.clock.on_cuda else network
-        self.peak = peak_bytes(lambda: self._run(followed, 1), held, device)
+        if memory:
+            held = [*network.parameters(), *network.buffers(), *tensors_of(inputs)]
+            # What a compiled network allocates on the CPU cannot be followed.
+            followed = self.network if self.clock.on_cuda else network
+            self.peak = peak_bytes(lambda: self._run(followed, 1), held, device)
         if self.recorded:  # a CUDA graph reads where its inputs lie, which stay where they are
             one_pass = partial(self._run, self.network, 1)
             on_side_stream(one_pass)

@@ -62,10 +62,9 @@ class BuildResult:
         values = read_json(Path(path))
         if "comparison" in values:
             found = values.pop("comparison")
-            uncut = found["uncut"]
-            timed = {one["name"]: one["speed"] for one in (uncut, *found["networks"])}
+            uncut, networks = found["uncut"], {}
+            speeds = {one["name"]: one["speed"] for one in (uncut, *found["networks"])}
             (right,), parameters = uncut["accuracies"], sum(uncut["parts"].values())
-            networks = {}
             for one in found["networks"]:
                 history = one["history"]
                 kept = history["epochs"][history["best"] - 1]
@@ -75,10 +74,11 @@ class BuildResult:
                     **{"seconds": one["seconds_train"], "history": history},
                     **{"wrong": next(iter(one["wrong"]), None), "best_epoch": history["best"]},
                 }
-            first = next(iter(networks.values()))
-            first |= {name: found.get(name) for name in ("build", "vanishing")}
+            next(iter(networks.values())).update(
+                build=found.get("build"), vanishing=found.get("vanishing")
+            )
             values |= {"cut": found["cut"], "shape": found["shape"], "networks": networks}
-            values["timed"] = {"speeds": timed, "uncut": right, "parameters": parameters}
+            values["timed"] = {"speeds": speeds, "uncut": right, "parameters": parameters}
         return from_plain(cls, values, str(path))
 
 
@@ -103,15 +103,14 @@ def compare_heads(
 
     Parameters
     ----------
-    model : Module
+    model
         The pretrained network, whole; it is moved to ``device``.
-    trial : Trial
+    trial
         Where to cut, the head and every option; ``Trial.of(cut="relu2")`` takes the paper's.
-    baselines : bool, default=False
+    baselines
         Train and measure the rivals of the head on the same latents as well.
     command, stated, say
-        What started it, for the record; the accuracy of the network when it was saved, for a
-        warning where it is less accurate now, which ``say`` is told before any work.
+        As for :func:`vinets.compress`.
     """
     on = resolve_device("compare_heads", device)
     setup, store = Setup(UNCUT, model, data, on), Store(out)
@@ -119,8 +118,8 @@ def compare_heads(
     heads = head_trials(replace(trial, network=UNCUT), baselines=baselines)
     timed = speed_trial(heads)
     run_trials([*heads.values(), timed], {UNCUT: setup}, store, progress=progress)
-    results = [store.read(one) for one in heads.values()]
-    shape = results[0].shape
+    results = {name: store.read(one) for name, one in heads.items()}
+    shape = next(iter(results.values())).shape
     assert shape is not None  # because it has a cut
     example = each(setup.train.example(), lambda t: t.to(on))
     cut = resolve_cut(model, trial.cut, example)
@@ -132,7 +131,7 @@ def compare_heads(
         seed=trial.seed,
         cut=cut,
         shape=shape,
-        networks={name: one.trained for name, one in zip(heads, results, strict=True)},
+        networks={name: one.trained for name, one in results.items()},
         timed=store.read(timed).timed,
         left_out=say_left_out(model, cut, example),
     )
@@ -146,26 +145,18 @@ def head_trials(trial: Trial, *, baselines: bool) -> dict[str, Trial]:
     mine = replace(trial, detailed=True, save=".")
     kind = HEADS[mine.head]
     trials = {kind.label: mine}
-    if not baselines:
-        return trials
-    if not kind.rivals:
+    if baselines and not kind.rivals:
         having = ", ".join(name for name, head in HEADS.items() if head.rivals)
         raise ValueError(
             f"A head of kind {mine.head!r} has no baselines to be compared with. Leave them out, "
             f"or choose one that has: {having}."
         )
-    for name in kind.rivals:
-        rival = HEADS[name]
-        recipe = mine.recipe
-        if rival.matches_features:  # what the uncut network's classifier sees is not in a cache
-            recipe = replace(recipe, views=None, projected=False)
-        trials[rival.label] = replace(
-            mine,
-            head=name,
-            options=rival_options(name, mine.head, mine.options),
-            save=f"baselines/{slug(rival.label)}",
-            recipe=recipe,
-        )
+    for name in kind.rivals if baselines else ():
+        rival, options = HEADS[name], rival_options(name, mine.head, mine.options)
+        one = replace(mine, head=name, options=options, save=f"baselines/{slug(rival.label)}")
+        # What the uncut network's classifier sees is not in a cache.
+        changes = {"views": None, "projected": False} if rival.matches_features else {}
+        trials[rival.label] = one.change(**changes)
     return trials
 
 
@@ -205,10 +196,7 @@ def comparison_table(result: BuildResult) -> Table:
 
 
 def remarks(result: BuildResult) -> list[str]:
-    """Say how polynomials vanish, and what one would not want.
-
-    That is a network that is no smaller than the uncut one, or not the best head.
-    """
+    """Say how polynomials vanish, if a head is not smaller than the network, and which is ahead."""
     (name, *_), ours = result.networks, result.first
     sentences = [result.left_out] if result.left_out else []
     if ours.vanishing is not None:

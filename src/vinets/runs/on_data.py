@@ -75,19 +75,18 @@ def open_with_data(
     ----------
     spec, weights, options, data
         As for :func:`open_network` and :func:`vinets.data.load_data`.
-    split_seed : int, default=0
+    split_seed
         Seed of the test split, where the data has none of its own.
-    size : (H, W), int or None, default=None
-        Size of the images in a folder; None is what a saved network was made for.
-    classes : path, sequence of str or None, default=None
+    size, resize
+        Size of the images in a folder, and how they get it: ``"squash"``, ``"crop"`` or
+        ``"crop:0.875"``, see :func:`vinets.data.images.read_image`. None is what a saved network
+        was made for, or else the size of the first image and ``"squash"``.
+    classes
         Classes of the outputs of the network, or a file that lists them; None is what it knows.
-    mean, std : tuple of float or None, default=None
+    mean, std
         Of pixels in [0, 1], one per channel or one for all.
-    flip, crop, scale : bool or None, float or None, (float, float) or None
+    flip, crop, scale
         See :func:`vinets.data.images.augment_by`; None is what is known of the data.
-    resize : str or None, default=None
-        ``"squash"``, ``"crop"`` or ``"crop:0.875"``, see :func:`vinets.data.images.read_image`;
-        None is what a saved network was made for, or else ``"squash"``.
     """
     names = () if classes is None else read_classes(classes)
     saved = open_network(spec, weights, options=options) if is_saved(spec) else None
@@ -154,13 +153,19 @@ def _labels(config: Any) -> tuple[str, ...]:
     return () if numbered(names) else names
 
 
-def _open(
+def open_uncut(
     spec: str | Path,
-    data: str | Path | None,
-    shape: tuple[int, ...] | None,
-    reading: dict[str, Any],
+    data: str | Path | None = None,
+    shape: tuple[int, ...] | None = None,
+    *,
+    allow_cut: bool = False,
+    **reading: Any,
 ) -> tuple[NamedNetwork, Inputs, DataSplit | None]:
-    """Open a network of torch with an example of its inputs, and with data if there is."""
+    """Open an uncut network with an example of its inputs: of data, of ``shape``, or its own.
+
+    The data comes along; it takes the ``reading`` that :func:`open_with_data` takes. A network that
+    is cut already is refused, unless ``allow_cut``.
+    """
     split = None
     if data is None:
         opened = open_network(spec, reading.get("weights"), options=reading.get("options"))
@@ -170,36 +175,19 @@ def _open(
         example = split.train.example()
     if isinstance(opened.network, ExportedNetwork):
         opened = in_torch(opened, spec)
-    return opened, example, split
-
-
-def open_uncut(
-    spec: str | Path,
-    data: str | Path | None = None,
-    shape: tuple[int, ...] | None = None,
-    **reading: Any,
-) -> tuple[NamedNetwork, Inputs, DataSplit | None]:
-    """Open an uncut network with an example of its inputs: of data, of ``shape``, or its own.
-
-    The data comes along; it takes the ``reading`` that :func:`open_with_data` takes.
-    """
-    opened, example, split = _open(spec, data, shape, reading)
-    if isinstance(opened.network, CutNetwork):
+    if isinstance(opened.network, CutNetwork) and not allow_cut:
         raise ValueError(f"{spec} is cut already. Pass the network that it was made from.")
     return opened, example, split
 
 
 def open_to_export(
-    spec: str | Path,
-    data: str | Path | None = None,
-    shape: tuple[int, ...] | None = None,
-    **reading: Any,
+    spec: str | Path, data: str | Path | None = None, *options: Any, **reading: Any
 ) -> tuple[Network, DataSplit | None]:
     """Open a network that is cut or whole with what its file should tell, and the data if given.
 
-    The shape of an input is that of the data, or ``shape``, or what the network was made for.
+    The options are those of :func:`open_uncut`.
     """
-    opened, example, split = _open(spec, data, shape, reading)
+    opened, example, split = open_uncut(spec, data, *options, allow_cut=True, **reading)
     require_weights(opened, None if data is None else str(data))
     if isinstance(opened.network, CutNetwork):
         return opened.network, split

@@ -48,19 +48,14 @@ class PointIdeals:
 
     def summaries(self, count: int | None = None) -> list[IdealSummary]:
         """Summarise every ideal, with its first ``count`` generators or all."""
-        return [
-            IdealSummary(
-                label,
-                ideal.report_.n_points,
-                ideal.report_.n_terms,
-                ideal.report_.n_generators,
-                {d.degree: d.generators for d in ideal.report_.degrees if d.generators},
-                ideal.report_.seconds,
-                self._written(ideal.generators_, count),
-                ideal.mean_squares_.tolist(),
-            )
-            for label, ideal in self.ideals.items()
-        ]
+        summaries = []
+        for label, ideal in self.ideals.items():
+            facts = ideal.report_
+            degrees = {one.degree: one.generators for one in facts.degrees if one.generators}
+            sizes = facts.n_points, facts.n_terms, facts.n_generators
+            written = self._written(ideal.generators_, count), ideal.mean_squares_.tolist()
+            summaries.append(IdealSummary(label, *sizes, degrees, facts.seconds, *written))
+        return summaries
 
     def _written(self, generators: Polynomials, count: int | None) -> list[str]:
         """Write the first polynomials in the variables as they came; there may be thousands."""

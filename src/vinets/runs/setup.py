@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import shlex
+import copy
 import warnings
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, replace
@@ -28,8 +28,8 @@ from vinets.latent.cut import all_convolutions, all_layers, paper_convolutions, 
 from vinets.measure.accuracy import evaluate
 from vinets.measure.doubt import MisreadWarning, doubt_accuracy
 from vinets.models.origin import code_of, input_fields, trained_on
-from vinets.networks.network import CutNetwork, load_trained, put_behind, refuse_seen
-from vinets.networks.open import channel_count, make_network
+from vinets.networks.network import CutNetwork, put_behind, refuse_seen
+from vinets.networks.open import channel_count, open_network
 from vinets.runs.trial import Trial
 from vinets.training import LatentViews, Lessons, cache_latents
 
@@ -92,7 +92,6 @@ class Setup:
             for part in (data.train, data.test)
         )
         self._parts: dict[SampleOptions, Setup] = {}
-        self._unseen = False  # whether this was looked at
         self._whole: Setup | None = None  # the setup with all data, if this has a part
 
     def __reduce__(self) -> tuple[Any, ...]:  # what another process needs to make it again
@@ -104,7 +103,11 @@ class Setup:
 
     @cached_property
     def identity(self) -> Identity:
-        """Digests of the network and its data, kept with results."""
+        """Digests of the network and its data, kept with results.
+
+        There are none, and this raises, if the network was trained on what is the test part here.
+        """
+        refuse_seen(self.name, self.model, self.data)
         return Identity.of(self.model, self.data)
 
     @cached_property
@@ -124,12 +127,6 @@ class Setup:
             "training": examples_digest(data.train),
             **({"skipped": data.skipped} if data.skipped else {}),
         }
-
-    def refuse_seen(self) -> None:
-        """Raise if the network was trained on what is the test part here."""
-        if not self._unseen:
-            refuse_seen(self.name, self.model, self.data)
-        self._unseen = True  # a search asks before every round
 
     @cached_property
     def wrong(self) -> tuple[int, ...]:
@@ -158,15 +155,9 @@ class Setup:
                 f"{missing} of the {len(self.train.classes)} classes have no examples to train on. "
                 "Pass data that have all classes of the network."
             )
-        test, train = (
-            evaluate(
-                self.model,
-                draw_from(part, LOOKED_AT, 0),
-                part="train",
-                device=self.device,
-            )
-            for part in (self.test, self.train)
-        )
+        some = (draw_from(part, LOOKED_AT, 0) for part in (self.test, self.train))
+        # As if both were training examples, because those that it has seen are refused elsewhere.
+        test, train = (evaluate(self.model, x, part="train", device=self.device) for x in some)
         name, known = "The uncut network", (stated, self.device, train.confusion)
         shares = [f"{100 * one.accuracy:.1f} % of {one.examples:,}" for one in (test, train)]
         say(f"{name} is right on {shares[0]} test examples and {shares[1]} training examples.")
@@ -181,20 +172,25 @@ class Setup:
         """Count of the parameters of the uncut network."""
         return sum(p.numel() for p in self.model.parameters())
 
+    def saved_network(self, folder: Path) -> CutNetwork:
+        """Return a network that a trial saved, folded; its class may be the user's own."""
+        whole = copy.deepcopy(self.model).cpu()  # where a saved network is made
+        return CutNetwork.from_pretrained(folder, backbone=whole).to(self.device).folded()
+
     def sampled(self, sampling: SampleOptions) -> Setup:
         """Return the same network with a part of the data."""
         if sampling == SampleOptions():
             return self
         if sampling not in self._parts:
             # Trials of every seed have the same examples, so that they compare.
-            some = self.data
+            parts: dict[str, Any] = {}
             for name, most in vars(sampling).items():
+                whole = getattr(self.data, name)
                 if most is not None:
-                    whole = getattr(some, name)
-                    chosen = choose_per_class(whole.labels, most, seed=0)
-                    some = replace(some, **{name: whole.subset(chosen)})
-            part = self._parts[sampling] = Setup(self.name, self.model, some, self.device)
+                    parts[name] = whole.subset(choose_per_class(whole.labels, most, seed=0))
+            part = Setup(self.name, self.model, replace(self.data, **parts), self.device)
             part._whole = self  # the uncut network may have seen all of it
+            self._parts[sampling] = part
         return self._parts[sampling]
 
 
@@ -210,23 +206,14 @@ class SetupFiles:
 
     def open(self, name: str, device: torch.device) -> Setup:
         """Read the network and the data."""
-        if not Path(self.weights).is_file():
-            folder = Path(self.weights).with_suffix("")
-            words = ("--model", self.model, "--data", self.data, "--out", str(folder))
-            raise FileNotFoundError(
-                f"{self.weights} is not there. Name the weights of {self.model}, or make them and "
-                f"name {folder / 'weights.safetensors'}: vinets train {shlex.join(words)}"
-            )
         if ".py:" in self.model or self.model.endswith(".onnx"):
             raise ValueError(
                 f"A list of trials may not name a file, and has {self.model}. Name it in a command "
                 "or a script instead."
             )
         data = load_data(self.data, seed=self.split)
-        classes = self.classes or len(data.train.classes)
-        model = make_network(self.model, classes, channel_count(data.train.example())).network
-        load_trained(model, self.weights)
-        return Setup(name, model, data, device)
+        outputs = self.classes or len(data.train.classes), channel_count(data.train.example())
+        return Setup(name, open_network(self.model, self.weights, *outputs).network, data, device)
 
 
 def wrong_answers(
@@ -263,15 +250,10 @@ class Cut:
     @cached_property
     def latents(self) -> Latents:
         """Latents of the examples that ideals are fitted to and scored on."""
-        return collect(
-            self.setup.model,
-            self.setup.train,
-            self._trial.cut,
-            options=self._trial.latents,
-            device=self.setup.device,
-            seed=self._trial.seed,
-            progress=self.progress,
-        )
+        setup, trial = self.setup, self._trial
+        where: dict[str, Any] = {"device": setup.device, "progress": self.progress}
+        how: dict[str, Any] = {"options": trial.latents, "seed": trial.seed}
+        return collect(setup.model, setup.train, trial.cut, **how, **where)
 
     @cached_property
     def test_latents(self) -> Tensor:
@@ -304,20 +286,15 @@ class Cut:
 
     def views(self, trial: Trial) -> LatentViews:
         """Return latents of augmented passes over all training data, with logits of a teacher."""
-        recipe = self.recipe(trial)
+        setup, recipe = self.setup, self.recipe(trial)
+        options: dict[str, Any] = {"recipe": recipe, "memory_limit": MAX_VIEW_BYTES}
+        options |= {"teacher": setup.model if recipe.distill else None}
+        options |= {"device": setup.device, "progress": self.progress}
 
         def collect_views() -> LatentViews:
             # Any head will do, because views end at the cut; this one needs no polynomials.
             network, _ = self.network(trial.change(head="linear"))
-            return cache_latents(
-                network,
-                self.setup.train,
-                recipe=recipe,
-                teacher=self.setup.model if recipe.distill else None,
-                memory_limit=MAX_VIEW_BYTES,
-                device=self.setup.device,
-                progress=self.progress,
-            )
+            return cache_latents(network, setup.train, **options)
 
         return self.latents.once("views", views_of(recipe), collect_views)
 

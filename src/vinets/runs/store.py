@@ -167,22 +167,16 @@ class Store:
         path, contents = self.folder / FILE, _Contents()
         if path.is_file():
             contents = from_plain(_Contents, read_json(path, inside=self.folder), str(path))
+        remedy = "Choose another folder, or delete this one to start anew."
         for name, now in identities.items():
             if differ := contents.networks.get(name, now).differences(now):
-                raise ValueError(
-                    f"{self.folder} holds results of {name or 'a network'} with other "
-                    f"{' and other '.join(differ)}. Choose another folder, or delete this one to "
-                    "start anew."
-                )
+                other = f"{name or 'a network'} with other {' and other '.join(differ)}"
+                raise ValueError(f"{self.folder} holds results of {other}. {remedy}")
         for place, ours in as_plain(saved).items():
-            theirs = contents.saved.get(place, ours)
-            if theirs != ours:
+            if differ := _differences(contents.saved.get(place, ours), ours):
                 # A damaged file may have endless names.
-                names = textwrap.shorten(", ".join(_differences(theirs, ours)), 200)
-                raise ValueError(
-                    f"{self.folder} holds a run with other settings: they differ in {names}. "
-                    "Choose another folder, or delete this one to start anew."
-                )
+                other = f"settings: they differ in {textwrap.shorten(', '.join(differ), 200)}"
+                raise ValueError(f"{self.folder} holds a run with other {other}. {remedy}")
         networks, folders = {**contents.networks, **identities}, {**contents.saved, **saved}
         write_json(path, as_plain({"networks": networks, "saved": folders}))
 
@@ -192,10 +186,9 @@ def _differences(theirs: dict[str, Any], ours: dict[str, Any]) -> list[str]:
     names: list[str] = []
     for key in sorted(theirs.keys() | ours.keys()):
         a, b = theirs.get(key), ours.get(key)
-        if isinstance(a, dict | None) and isinstance(b, dict | None) and a != b:
-            names += _differences(a or {}, b or {}) or [key]
-        elif a != b:
-            names.append(key)
+        if a != b:
+            nested = isinstance(a, dict | None) and isinstance(b, dict | None)
+            names += (_differences(a or {}, b or {}) if nested else []) or [key]
     return names
 
 
@@ -215,38 +208,35 @@ def run_trials(
 
     First come those whose time counts, one after the other; then all others, by the executor if
     there is one; then the measurements of speed, which need networks that were trained. A training
-    that diverges is raised when the others of its kind have come to their end.
+    that diverges is raised when the others of its kind have come to their end. A store with results
+    of other data or weights is refused.
 
     Parameters
     ----------
-    setups : dict
+    setups
         The uncut networks that trials name, with their data. Other processes open files again,
         and are sent what lies in memory.
-    store : Store
-        Where results are kept. Results of other data or weights in it are refused.
-    device : torch.device or str, default="cpu"
+    device
         Where to compute; a :class:`Setup` has its own.
-    executor : Executor or None, default=None
+    executor
         Carries out trials next to each other, because small heads leave a GPU idle most of the
         time, see :func:`vinets.core.executors.open_executor`; None means this process. Its workers
         have to see the folder of the store, and files of setups, under the same names.
     """
-    wanted = list(dict.fromkeys(trials))
+    wanted, watch = list(dict.fromkeys(trials)), progress_of(progress)
     names = sorted({trial.network for trial in wanted})
     if unknown := [name for name in names if name not in setups]:
         known = ", ".join(map(repr, setups))
         raise ValueError(
             f"A trial is about the network {unknown[0]!r}, and those given are {known}."
         )
-    watch = progress_of(progress)
     # The caller's draws go on as if nothing had happened.
     with locked(store.folder), torch.random.fork_rng(devices=[]):
         shutil.rmtree(store.folder / WORKERS, ignore_errors=True)  # left by a call that was killed
         opened = {name: setups[name].open(name, torch.device(device)) for name in names}
-        # What does not belong into the folder is refused before any work is done.
+        # What does not belong into the folder is refused before any work is done, and a network
+        # that was trained on its test examples.
         store.claim(wanted, {name: setup.identity for name, setup in opened.items()})
-        for setup in opened.values():
-            setup.refuse_seen()
         phases: dict[str, dict[Hashable, list[Trial]]] = {"alone": {}, "together": {}, "speed": {}}
         for trial in sorted(store.missing(wanted), key=_order):
             others = "alone" if trial.alone else "together"
@@ -278,8 +268,7 @@ def run_group(
     Processes share the answers of teachers in the folder ``lessons``.
     """
     setup = setup.sampled(trials[0].sampling)
-    cut = Cut(setup, trials[0], progress, lessons)
-    diverged = []
+    cut, diverged = Cut(setup, trials[0], progress, lessons), []
     for trial in store.missing(trials):  # a worker that was lost has left some results
         begin = time.perf_counter()
         try:
@@ -339,8 +328,7 @@ def _submit(
     if isinstance(executor, Processes):
         # A caller that computes in one thread means all of it.
         threads = max(1, min(threads, (os.cpu_count() or 1) // executor.count))
-    waiting: set[Future[list[DivergedError]]] = set()
-    diverged: list[DivergedError] = []
+    waiting, diverged = set[Future[list[DivergedError]]](), list[DivergedError]()
     done = 0
     progress.start("trials", len(trials))
     try:

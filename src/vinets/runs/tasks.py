@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-import shutil
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
@@ -18,7 +16,7 @@ from vinets.core.device import call, evaluating
 from vinets.core.plain import as_plain
 from vinets.core.progress import Notes
 from vinets.data.images import at_once
-from vinets.heads import HEADS, Head, LastLayer, PolynomialHead, VanishingOptions
+from vinets.heads import HEADS, LastLayer, PolynomialHead, VanishingOptions
 from vinets.heads.facts import VanishingFacts, class_means, measure_vanishing
 from vinets.heads.vanishing import find_components, find_generators
 from vinets.ideals.pruning import as_polynomials, prune
@@ -63,13 +61,8 @@ def find_ideals(cut: Cut, trial: Trial, folder: Path) -> TrialResult:
     generators = find_generators(latents, variables, options, trial.seed, notes)
     cut.progress.advance(1)
     ideals = generators.ideals
-    left = {
-        str(ratio): count_monomials(prune(ideals, generators.scores, 1.0 - ratio).polynomials)
-        for ratio in RATIOS
-    }
-    by_class = {str(k): count_monomials([as_polynomials(one.generators_)]) for k, one in ideals}
+    pruned = {ratio: prune(ideals, generators.scores, 1.0 - ratio) for ratio in RATIOS}
     totals = ("steps", "nonzeros") if all(hasattr(one, "steps_") for _, one in ideals) else ()
-    solved = {name: sum(getattr(one.report_, name) for _, one in ideals) for name in totals}
     facts = IdealFacts(
         points=int(latents.fit.sum()),
         features=latents.shape[0] * latents.shape[1],
@@ -78,9 +71,9 @@ def find_ideals(cut: Cut, trial: Trial, folder: Path) -> TrialResult:
         polynomials=ideals.n_generators,
         monomials=generators.monomials,
         seconds=generators.seconds,
-        monomials_left=left,
-        by_class=by_class,
-        **solved,
+        monomials_left={str(k): count_monomials(one.polynomials) for k, one in pruned.items()},
+        by_class={str(k): count_monomials([as_polynomials(i.generators_)]) for k, i in ideals},
+        **{name: sum(getattr(one.report_, name) for _, one in ideals) for name in totals},
     )
     return TrialResult(*cut.removed_and_shape(trial), ideals=facts)
 
@@ -92,9 +85,9 @@ def estimate_dimension(cut: Cut, trial: Trial, folder: Path) -> TrialResult:
     points, labels = latents.store.tensor().flatten(1)[chosen], latents.store.labels[chosen]
     # The estimate needs more points of every class than neighbours.
     neighbours = min(20, max(2, len(points) // latents.n_classes - 2))
-    dimensions = class_dimensions(points, labels, neighbours=neighbours)
-    per_class = {str(k): value for k, value in dimensions.per_class.items()}
-    facts = DimensionFacts(neighbours, per_class, dimensions.mean, dimensions.std)
+    estimate = class_dimensions(points, labels, neighbours=neighbours)
+    per_class = {str(k): value for k, value in estimate.per_class.items()}
+    facts = DimensionFacts(neighbours, per_class, estimate.mean, estimate.std)
     return TrialResult(*cut.removed_and_shape(trial), dimension=facts)
 
 
@@ -123,7 +116,22 @@ def train(cut: Cut, trial: Trial, folder: Path) -> TrialResult:
         epoch = Epoch(0, fitted.loss, fitted.accuracy, None, None, 0.0)
         history = History((epoch,), 1, recipe)
     elif split is not None:
-        history = _train_behind(cut, trial, network.head, *split, checkpoints)
+        # fine_tune splits heads in the same way; here, trials that project alike share variables.
+        front, behind = split
+        views = cut.projected(trial, front)
+        if recipe.trained == "classifier" and isinstance(behind, LastLayer):
+            history = solve_classifier(behind.eval(), views.parts(), recipe)
+        else:
+            history = fit(
+                behind,
+                ViewFeed(views, seed=recipe.seed),
+                recipe,
+                criterion=criterion_of(network.head, recipe),
+                directory=checkpoints,
+                device=setup.device,
+                stage=f"training {trial.head}",
+                progress=cut.progress,
+            )
     else:
         teacher: nn.Module | Lessons | None = None
         if recipe.distill or network.head.matches_features:
@@ -146,7 +154,7 @@ def train(cut: Cut, trial: Trial, folder: Path) -> TrialResult:
         notes = {} if vanishing is None else {"vanishing": as_plain(vanishing)}
         notes = folded.record.notes | notes | {"accuracy": accuracy}
         folded.record = replace(folded.record, notes=notes, data=setup.facts)
-        _save(folded, folder / trial.save)
+        folded.save_pretrained(folder / trial.save)
     if polynomials is not None:
         polynomials = replace(polynomials, trained=_values_by_class(cut, trial, folded))
     layer, details = getattr(network.head, "polynomials", None), dict[str, Any]()
@@ -218,33 +226,6 @@ def _theory(setup: Setup, network: CutNetwork) -> TheoryFacts:
     )
 
 
-def _train_behind(
-    cut: Cut,
-    trial: Trial,
-    head: Head,
-    front: Callable[[Tensor], Tensor],
-    module: nn.Module,
-    folder: Path | None,
-) -> History:
-    """Train what stands behind the frozen part of a head, on cached variables.
-
-    ``fine_tune`` splits heads in the same way; here, trials that project alike share variables.
-    """
-    views, recipe = cut.projected(trial, front), cut.recipe(trial)
-    if recipe.trained == "classifier" and isinstance(module, LastLayer):
-        return solve_classifier(module.eval(), views.parts(), recipe)
-    return fit(
-        module,
-        ViewFeed(views, seed=recipe.seed),
-        recipe,
-        criterion=criterion_of(head, recipe),
-        directory=folder,
-        device=cut.setup.device,
-        stage=f"training {trial.head}",
-        progress=cut.progress,
-    )
-
-
 def _chunks(inputs: Tensor, labels: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
     """Split cached inputs and labels, because every monomial takes room for every example."""
     for part, own in zip(inputs.split(CHUNK // 4), labels.split(CHUNK // 4), strict=True):
@@ -276,18 +257,6 @@ def _test_variables(cut: Cut, trial: Trial, network: CutNetwork) -> Iterator[tup
             yield head.variables(call(network.latents, x)), y
 
 
-def _save(network: CutNetwork, folder: Path) -> None:
-    """Write a network; an old one is replaced when the new one is complete."""
-    if folder.is_dir() and any(folder.iterdir()):
-        network.save_pretrained(folder)  # beside other files: the store's own folder
-        return
-    aside = folder.with_name(f".{folder.name}")
-    shutil.rmtree(aside, ignore_errors=True)
-    network.save_pretrained(aside)
-    shutil.rmtree(folder, ignore_errors=True)
-    aside.rename(folder)
-
-
 # --- speed ------------------------------------------------------------------------------------
 
 
@@ -297,14 +266,13 @@ def time_networks(cut: Cut, trial: Trial, folder: Path) -> TrialResult:
     cut.progress.start("timing", 1)
     networks: dict[str, nn.Module] = {trial.network or "uncut": setup.model}
     for name, saved in trial.compared:
-        whole = copy.deepcopy(setup.model).cpu()  # its class may be the user's own
-        network = CutNetwork.from_pretrained(folder / saved, backbone=whole)
-        networks[name] = network.to(setup.device).folded()
+        networks[name] = setup.saved_network(folder / saved)
     timing = trial.timing
     measured = measure_speed(
         networks,
         setup.test.example(timing.batch),
         batch_sizes=(timing.batch,),
+        memory=False,
         repeats=timing.repeats,
         seconds=timing.seconds,
         device="cpu" if timing.where == "cpu" else setup.device,

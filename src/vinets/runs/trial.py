@@ -1,8 +1,7 @@
 """A trial, which is one cut, one head, one training and one measurement, and its result.
 
-Everything that is computed more than once, by ``vinets build`` and the experiments of the paper,
-is a list of trials. A trial is identified by those of its fields that differ from their defaults,
-so that a field added later orphans no result.
+A trial is identified by those of its fields that differ from their defaults, so that a field added
+later orphans no result.
 """
 
 from __future__ import annotations
@@ -73,10 +72,9 @@ class Trial:
         start = cls(head=head, recipe=TrainingOptions(**kind.training_defaults)).change(**options)
         if "latents" in options:
             return start
-        own = {one.name for one in fields(LatentOptions)} & options.keys()
-        changed = {name: options[name] for name in own}
-        latents = LatentOptions(**(kind.latent_defaults(start.options) | changed))
-        return replace(start, latents=latents)
+        changed = {one.name for one in fields(LatentOptions)} & options.keys()
+        usual = replace(start, latents=LatentOptions(**kind.latent_defaults(start.options)))
+        return usual.change(**{name: options[name] for name in changed})
 
     def change(self, **options: Any) -> Trial:
         """Return the trial with other values of its fields, or of the fields of its options.
@@ -90,9 +88,8 @@ class Trial:
         """
         known = tuple(self.__dataclass_fields__)
         own = {name: options.pop(name) for name in [*options] if name in known}
-        head = own.get("head", self.head)
-        if head != self.head:
-            own.setdefault("options", HEADS[head].Options())
+        if own.get("head", self.head) != self.head:
+            own.setdefault("options", HEADS[own["head"]].Options())
         objects = {name: own.get(name, getattr(self, name)) for name in GROUPS}
         groups = {name: type(one) for name, one in objects.items()}
         return replace(self, **(own | gather("Trial", groups, options, objects, known=known)))
@@ -122,25 +119,25 @@ def trial_from(values: Any) -> Trial:
     """Return the trial that :attr:`Trial.changes` describes."""
     if not isinstance(values, dict):
         raise ValueError("a trial must be an object.")
-    rest = {name: value for name, value in values.items() if name != "options"}
-    head = str(rest.get("head", Trial.head))
-    options = _options_from(HEADS[head].Options, values.get("options") or {})
-    return replace(from_plain(Trial, rest), options=options)
+    rest = dict(values)
+    options, head = rest.pop("options", None) or {}, str(rest.get("head", Trial.head))
+    return replace(from_plain(Trial, rest), options=_options_from(HEADS[head].Options, options))
 
 
 def _options_from(kind: type[HeadOptions], values: Any) -> HeadOptions:
     """Return options of a head from their changes; those of another head may be inside."""
     if not isinstance(values, dict):
         raise ValueError("options of a head must be an object.")
-    options = from_plain(kind, {k: v for k, v in values.items() if k != "like"}, "options")
+    rest = dict(values)
+    inner, usual = rest.pop("like", None), getattr(kind, "like", None)
+    options = from_plain(kind, rest, "options")
     if "like" not in values:
         return options
-    usual, inner = getattr(kind, "like", None), values["like"]
     if usual is None or not isinstance(inner, dict):
         raise ValueError("like must hold the options of the head that a baseline is compared with.")
-    other = HEADS[str(inner["kind"])].Options if "kind" in inner else type(usual)
-    rest = {name: value for name, value in inner.items() if name != "kind"}
-    return replace(options, like=_options_from(other, rest))  # type: ignore[call-arg]
+    inner = dict(inner)
+    other = HEADS[str(inner.pop("kind"))].Options if "kind" in inner else type(usual)
+    return replace(options, like=_options_from(other, inner))  # type: ignore[call-arg]
 
 
 GROUPS = ("options", "latents", "recipe", "sampling", "timing")

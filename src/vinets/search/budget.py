@@ -35,7 +35,10 @@ TIMED_CUTS = 3  # cuts behind which steps of training are timed
 
 # --- budgets ----------------------------------------------------------------------------------
 
-_NUMBER = r"(\d+(?:\.\d*)?(?:[eE][+-]?\d+)?|\.\d+)"
+_WRITTEN = re.compile(  # kind, number, unit, and for a latency perhaps a device and a batch
+    r"\s*(\w+)=\s*(\d+(?:\.\d*)?(?:[eE][+-]?\d+)?|\.\d+)\s*([a-zA-Zµ]*|%)\s*"
+    r"(?:@([^,]*))?(?:,\s*batch=([1-9]\d{0,9}))?\s*"
+)
 _COUNTS = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9, "b": 1e9}
 _BYTES = {"b": 1.0, "kb": 1e3, "mb": 1e6, "gb": 1e9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
 _SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6}
@@ -144,41 +147,33 @@ def parse_budget(budget: str | Iterable[str] | Budget) -> Budget:
     """
     if isinstance(budget, Budget):
         return budget
-    result, limits = Budget(), dict[str, Limit]()
+    drop, limits, place = None, dict[str, Limit](), dict[str, Any]()
     for text in [budget] if isinstance(budget, str) else budget:
         refusal = f"budget must be one of {EXAMPLES}. Got {text!r} instead."
-        name, _, value = text.strip().partition("=")
-        if name in limits:
+        match = _WRITTEN.fullmatch(text)
+        name, value, unit, where, batch = match.groups() if match else ("", "nan", "", None, None)
+        if name in limits or (name == "drop" and drop is not None):
             raise ValueError(f"budget {name!r} is given twice. Pass it once.")
-        if name != "drop" and name not in LIMITS:
+        if name == "latency" and int(batch or 1) <= MAX_BATCH:
+            place = {"where": (where or "").strip(), "batch": int(batch or 1)}
+        elif where is not None or batch is not None:
             raise ValueError(refusal)
-        units, least, shares = {"": 1.0, "%": 1.0}, 0.0, False  # those of a drop
-        if name in LIMITS:
-            units, least, shares = dict(LIMITS[name].units), LIMITS[name].least, True
-        if name == "latency":
-            value, comma, batch = value.partition(",")
-            value, _, where = value.partition("@")
-            digits = re.fullmatch(r"batch=([1-9]\d{0,9})", batch.strip() if comma else "batch=1")
-            if digits is None or int(digits[1]) > MAX_BATCH:
-                raise ValueError(refusal)
-            result = replace(result, where=where.strip(), batch=int(digits[1]))
-        match = re.fullmatch(rf"{_NUMBER}\s*([a-zA-Zµ]*|%)", value.strip())
-        number, unit = (float(match[1]), match[2].lower()) if match else (math.nan, "")
-        limit = Limit(number * units.get(unit, math.nan))
-        if unit == "%" and shares:
-            limit = Limit(number / 100, relative=True)
-        elif limit.value < least:
-            hint = " A share is written with a percent sign." if number else ""
-            raise ValueError(refusal + hint)
-        if not math.isfinite(limit.value) or (shares and limit.value <= 0):
+        number, limit = float(value), math.nan
+        if name == "drop" and unit in ("", "%"):  # points, either way
+            limit = drop = number
+        elif name in LIMITS and number > 0:
+            kind, share = LIMITS[name], unit == "%"
+            limit = number / 100 if share else number * kind.units.get(unit.lower(), math.nan)
+            limits[name] = Limit(limit, share)
+            if not share and limit < kind.least:
+                raise ValueError(f"{refusal} A share is written with a percent sign.")
+        if not math.isfinite(limit):
             raise ValueError(refusal)
-        limits[name] = limit
-    if not limits:
+    if not limits and drop is None:
         raise ValueError(f"budget must be one or several of {EXAMPLES}. Got nothing.")
-    drop = limits.pop("drop", None)
     # In the order of the table, so that a latency, which names its device, is said last.
     ordered = {kind: limits[kind] for kind in LIMITS if kind in limits}
-    return replace(result, drop=None if drop is None else drop.value, limits=ordered)
+    return Budget(drop, ordered, **place)
 
 
 # --- costs ------------------------------------------------------------------------------------
@@ -196,11 +191,10 @@ class CostTable:
 
     def measure(self, space: Space, budget: Budget, progress: Progress) -> bool:
         """Measure what the budget asks for and is not known; return whether anything was."""
-        setup, where, timed = space.setup, budget.where or str(space.setup.device), ""
+        setup, where = space.setup, budget.where or str(space.setup.device)
         limits = {kind: limit for kind, limit in budget.limits.items() if kind != "latency"}
-        others = replace(budget, limits=limits)
-        if budget.latency:
-            timed = f"{where}, batch {budget.batch}"
+        timed = f"{where}, batch {budget.batch}" if budget.latency else ""
+        if timed:
             try:
                 resolve_device("compress", where)
             except ValueError:
@@ -213,19 +207,18 @@ class CostTable:
             for name, cost in self.costs.items():
                 self.costs[name] = replace(cost, latency=None, spread=None)
 
-        def missing(names: Iterable[str], *fields: str) -> bool:
-            costs = [self.costs.get(name) for name in names]
-            return any(cost is None or getattr(cost, f) is None for cost in costs for f in fields)
-
         def to_time() -> list[str]:
-            known = [one for one in space.candidates if one.name in self.costs]
-            return ["uncut", *(one.name for one in self.within(others, known))]
+            counted = [one for one in space.candidates if one.name in self.costs]
+            within = self.within(replace(budget, limits=limits), counted)
+            return ["uncut", *(one.name for one in within)]
 
-        names = ["uncut", *(one.name for one in space.candidates)]
-        counted = not missing(names, "parameters", *(LIMITS[kind].cost for kind in limits))
-        same = not timed or timed == self.timed
-        if counted and same and not (timed and missing(to_time(), "latency")):
-            return False
+        fields = ("parameters", *(LIMITS[kind].cost for kind in limits))
+        names = ("uncut", *(one.name for one in space.candidates))
+        known = [getattr(self.costs.get(name), cost, None) for name in names for cost in fields]
+        if None not in known and timed == self.timed:
+            known = [self.costs[name].latency for name in to_time() if timed]
+            if None not in known:
+                return False
         networks: dict[str, nn.Module] = {"uncut": setup.model}
         self.costs = {"uncut": Cost(setup.parameters)}
         progress.start("sizes", len(space.candidates))
@@ -239,24 +232,26 @@ class CostTable:
                 macs = flops(whole, example) // 2  # because a multiply-add is two operations
                 self.costs[name] = replace(self.costs[name], macs=macs)
         if timed:
-            example, some = setup.test.example(budget.batch), {n: networks[n] for n in to_time()}
-            for name, pair in time_passes(some, example, budget, where, progress).items():
+            example, turns = setup.test.example(budget.batch), {n: networks[n] for n in to_time()}
+            for name, pair in time_passes(turns, example, budget, where, progress).items():
                 self.costs[name] = replace(self.costs[name], latency=pair[0], spread=pair[1])
         for one in space.candidates:
             if one.name not in networks:  # a plan has no ideals, which hardly slow a network
                 plain = next(p for p in space.candidates if (p.cut, p.head) == (one.cut, "pooled"))
                 parameters, macs = space.estimate(one)
-                known = replace(self.costs[plain.name], parameters=parameters)
-                self.costs[one.name] = replace(known, macs=macs if "macs" in limits else None)
+                cost = replace(self.costs[plain.name], parameters=parameters)
+                self.costs[one.name] = replace(cost, macs=macs if "macs" in limits else None)
         self.timed = timed
         return True
 
     def within(self, budget: Budget, candidates: Sequence[Candidate]) -> list[Candidate]:
         """Return the candidates within the limits; the nearest to them where there are none."""
-        uncut = self.costs["uncut"]
-        allowed = [one for one in candidates if budget.allows(self.costs[one.name], uncut)]
-        near = sorted(candidates, key=lambda one: budget.excess(self.costs[one.name], uncut))
-        return allowed or near[:NEAREST]
+
+        def excess(one: Candidate) -> float:
+            return budget.excess(self.costs[one.name], self.costs["uncut"])
+
+        allowed = [one for one in candidates if not excess(one) > 1]
+        return allowed or sorted(candidates, key=excess)[:NEAREST]
 
 
 def time_passes(
@@ -278,12 +273,12 @@ def time_passes(
     spreads: dict[str, float] = {}  # shares of the time
     repeated: set[str] = set()
     settled: set[str] = {"uncut"}  # timed for long
-    shortest, names, windows = math.inf, [*networks], WINDOWS
+    shortest, names, long = math.inf, [*networks], False
     while names:
         turns = {name: networks[name] for name in dict.fromkeys(("uncut", *names))}
-        timed = in_turns(turns, example, budget.batch, where, progress, windows)
+        timed = in_turns(turns, example, budget.batch, where, progress, long)
         uncut = timed["uncut"].latency_ms
-        if windows is LONG_WINDOWS:
+        if long:
             settled |= turns.keys()
         if ratios:
             repeated |= turns.keys()
@@ -293,9 +288,9 @@ def time_passes(
         limit = budget.latency.of(shortest) / shortest
         far = [name for name, ratio in ratios.items() if ratio > CLOSE * limit]
         close = [name for name, ratio in ratios.items() if limit / CLOSE < ratio <= CLOSE * limit]
-        names, windows = [name for name in far if name not in repeated | settled], WINDOWS
-        if not names:
-            names, windows = [name for name in close if name not in settled], LONG_WINDOWS
+        names = [name for name in far if name not in repeated | settled]
+        long = not names
+        names = names or [name for name in close if name not in settled]
     seconds = {name: ratio * shortest for name, ratio in ratios.items()}
     return {name: (took, took * spreads[name]) for name, took in seconds.items()}
 
@@ -311,7 +306,7 @@ def in_turns(
     batch: int,
     where: torch.device | str,
     progress: Progress,
-    windows: Mapping[str, Any] = WINDOWS,
+    long: bool = False,
 ) -> dict[str, Throughput]:
     """Measure how fast networks are at a batch size, window by window in turns.
 
@@ -319,7 +314,8 @@ def in_turns(
     longer than running them, and times then tell how busy the host is. If one of the networks
     cannot be recorded, none is.
     """
-    options = {"batch_sizes": (batch,), "device": where, **windows}
+    options: dict[str, Any] = LONG_WINDOWS if long else WINDOWS
+    options = options | {"batch_sizes": (batch,), "device": where, "memory": False}
     timed: dict[str, list[Throughput]] = {}
     progress.start("timing", 1)
     if resolve_device("compress", where).type == "cuda":
@@ -340,24 +336,22 @@ def expect(
     Bytes are None where the system does not tell. The ``rounds`` are how many candidates are
     trained for how many epochs.
     """
-    setup, last = space.setup, len(space.cuts) - 1
-    ordered = sorted(space.cuts, key=lambda point: point.macs)
+    last, macs = len(space.cuts) - 1, {point.name: point.macs for point in space.cuts}
+    ordered = sorted(macs, key=macs.__getitem__)
     places = sorted({round(i * last / (TIMED_CUTS - 1)) for i in range(TIMED_CUTS)})
-    progress.start("cuts at which steps are timed", len(places))
-    known, seconds, kept = [], [], [0]
-    for point in (ordered[i] for i in places):
-        known.append(point.macs)
-        first = next(one for one in space.candidates if one.cut == point.name)
-        took, needed = space.cost_per_example(first)
-        seconds.append(took)
-        kept.append(needed)
-        progress.advance(1, point.name)
-    macs = {point.name: point.macs for point in space.cuts}
+    timed = [ordered[place] for place in places]
+    progress.start("cuts at which steps are timed", len(timed))
+    costs = []  # seconds of an example, and bytes of a step
+    for cut in timed:
+        costs.append(space.cost_per_example(next(o for o in space.candidates if o.cut == cut)))
+        progress.advance(1, cut)
+    seconds, kept = zip(*costs, strict=True)
+    known = [macs[cut] for cut in timed]
     mean = fmean(float(np.interp(macs[one.cut], known, seconds)) for one in space.candidates)
     examples = sum(count * epochs for count, epochs in rounds) * space.examples
     memory = None
-    if setup.device.type == "cuda":
-        memory = torch.cuda.max_memory_allocated(setup.device)
+    if space.setup.device.type == "cuda":
+        memory = torch.cuda.max_memory_allocated(space.setup.device)
     elif resource is not None:
         unit = 1 if sys.platform == "darwin" else 1024  # bytes
         memory = unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss + max(kept)

@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -23,20 +22,13 @@ from vinets.core.progress import Progress
 from vinets.core.settings import SampleOptions, SearchOptions, SpeedOptions
 from vinets.data.conversion import limit_source, split_source
 from vinets.data.source import DataSplit, Source, require_split
-from vinets.export import EXPORT_FORMATS, ExportedNetwork, export_network, open_exported
+from vinets.export import ExportedNetwork, export_network, open_exported
 from vinets.measure import evaluate, machine
 from vinets.measure.accuracy import over_images
 from vinets.networks.network import CutNetwork, refuse_seen
 from vinets.report import html
 from vinets.runs.setup import Setup, wrong_answers
-from vinets.search.budget import (
-    LONG_WINDOWS,
-    WINDOWS,
-    Budget,
-    in_turns,
-    parse_budget,
-    relative_spread,
-)
+from vinets.search.budget import Budget, in_turns, parse_budget, relative_spread
 from vinets.search.page import search_page
 from vinets.search.result import Attempt, SearchPlan, SearchResult
 from vinets.search.rounds import Search
@@ -73,32 +65,29 @@ def compress(
 
     Parameters
     ----------
-    model : Module
+    model
         The pretrained classifier. It is moved to ``device``, and its weights do not change.
-    budget : str, list of str or Budget
+    budget
         What it may lose and cost: ``"drop=0.5"`` (points), ``"params=1e6"``, ``"size=4MB"``,
         ``"macs=50%"``, ``"latency=2ms@cpu,batch=1"``; shares of what the network has, such as
         ``"params=10%"``. With a drop, the smallest network that keeps to it is wanted; without,
         the most accurate.
-    out : path or None, default=None
+    out
         Folder for everything, from which the same call goes on where it was interrupted.
-    validation : data source or None, default=None
+    validation
         Examples to choose by, which the network was not trained on; None takes half of the test
         part, and tests on the other half.
-    searching : SearchOptions or None, default=None
+    searching
         Or its fields as keywords: ``epochs`` of the last round, 36; how many ``cuts`` are tried at
         most, 10; a ``limit`` on the training examples; whether the uncut and the chosen network
         are measured in ``int8``, too.
-    jobs : int or str, default=1
+    jobs
         Trainings of a round side by side, in processes that share the device; or the address of a
         cluster, see :func:`vinets.core.executors.open_executor`, whose workers have to see ``out``.
-    command, stated, say
+    command, stated, say, words
         What started it, for the record; the accuracy of the network when it was saved, for a
-        warning where it is less accurate now, which ``say`` is told before any work.
-    words : CommandWords
-        How the commands that repeat each network name this one and the data.
-
-    Every attempt, the choice and the chosen network are in the result.
+        warning where it is less accurate now, which ``say`` is told before any work; and how the
+        commands that repeat each network name this one and the data.
     """
     begin = time.perf_counter()
     wanted, start = parse_budget(budget), {"searching": searching or SearchOptions()}
@@ -164,13 +153,12 @@ def plan(
 
     Nothing is written.
     """
-    setup, _ = divide(model, data, searching.limit, seed=seed, device=device)
-    count, most = len(setup.train), -(-PLANNED_ON // len(setup.train.classes))
-    setup = setup.sampled(SampleOptions(train=most, test=most))
+    whole, _ = divide(model, data, searching.limit, seed=seed, device=device)
+    most = -(-PLANNED_ON // len(whole.train.classes))
+    setup = whole.sampled(SampleOptions(train=most, test=most))
     setup.look_at_accuracy(stated, say)
-    where = Path()  # where nothing is written
-    search = Search(setup, budget, where, searching, seed, progress=progress, examples=count)
-    return search.plan()
+    options: dict[str, Any] = {"progress": progress, "examples": len(whole.train)}
+    return Search(setup, budget, Path(), searching, seed, **options).plan()
 
 
 def divide(
@@ -228,27 +216,26 @@ def measure(
     turns = dict(networks)
     where = resolve_device("compress", budget.where or setup.device)
     for name in [one for one in networks if one in ("uncut", chosen) and searching.int8]:
-        quantized = quantize(search, measured[name], networks[name], data, words)
-        if isinstance(quantized, str):
-            notes.append(quantized)
+        try:
+            file, quantized = quantize(search, measured[name], networks[name], data, words)
+        except (ModuleNotFoundError, ValueError) as error:
+            notes.append(f"There is no int8 of {name}: {error}")
             continue
-        file, measured[name] = quantized
+        measured[name] = replace(measured[name], int8=quantized)
         if where.type == "cpu":  # the only device on which files run
             turns[f"{name} in int8"] = file
-    batch = budget.batch if budget.latency else SpeedOptions().batch
-    windows = LONG_WINDOWS if budget.latency else WINDOWS
-    timed = in_turns(turns, setup.test.example(batch), batch, where, watch, windows)
+    batch, long = budget.batch if budget.latency else SpeedOptions().batch, bool(budget.latency)
+    timed = in_turns(turns, setup.test.example(batch), batch, where, watch, long)
     speeds: dict[str, dict[str, Any]] = {}
     for name, speed in timed.items():
-        seconds = speed.latency_ms / 1e3
-        spread = seconds * relative_spread(speed)
-        speeds[name] = {"speed": speed.median, "latency": seconds, "spread": spread}
+        latency = speed.latency_ms / 1e3
+        spread = latency * relative_spread(speed)
+        speeds[name] = {"speed": speed.median, "latency": latency, "spread": spread}
     count = len(data.test)
-    for name in networks:
-        one = replace(measured[name], test=1 - len(wrong[name]) / count, **speeds[name])
+    for name, answers in wrong.items():
+        one = replace(measured[name], test=1 - len(answers) / count, **speeds[name])
         if name != "uncut":
-            interval = over_images([(wrong[name], wrong["uncut"], count)]).interval
-            one = replace(one, interval=interval)
+            one = replace(one, interval=over_images([(answers, wrong["uncut"], count)]).interval)
         if one.int8 is not None:
             times = speeds.get(f"{name} in int8", {})
             cost = replace(one.int8.cost, latency=times.get("latency"), spread=times.get("spread"))
@@ -273,31 +260,20 @@ def measure(
 
 def quantize(
     search: Search, one: Attempt, network: nn.Module, data: DataSplit, words: CommandWords
-) -> tuple[ExportedNetwork, Attempt] | str:
-    """Return a network in int8 with the attempt that it belongs to; or why there is none."""
-    kind = EXPORT_FORMATS[INT8]
-    missing = [package for package in kind.packages if find_spec(package) is None]
-    if missing:
-        return (
-            f"There is no int8 of {one.name}, because {missing[0]} is not installed: "
-            f'pip install "vinets[{kind.extra}]".'
-        )
+) -> tuple[ExportedNetwork, Attempt]:
+    """Return a network in int8, and the attempt that stands for it; raise if there can be none."""
     search.watch.start("int8", 1)
     with TemporaryDirectory() as folder:
         path = Path(folder) / "int8.onnx"
         options = {"data": data, "device": search.setup.device, "seed": search.seed}
-        try:
-            report = export_network(network, path, format=INT8, most_lost=100.0, **options)
-        except ValueError as error:
-            return f"There is no int8 of {one.name}: {error}"
+        report = export_network(network, path, format=INT8, most_lost=100.0, **options)
         file = open_exported(path)
     validation = evaluate(file, search.setup.data.test, device="cpu").accuracy
     search.watch.advance()
-    quantized = Attempt(
+    return file, Attempt(
         one.candidate,
         replace(one.cost, stored=report.size),
         {one.epochs: validation},
         test=report.accuracy,
         command=words.quantize(one.candidate is None, search.seed),
     )
-    return file, replace(one, int8=quantized)

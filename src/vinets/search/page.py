@@ -60,8 +60,7 @@ def finalists_table(result: SearchResult) -> Table:
     rows = []
     for one in (result.uncut, *result.finished):
         rows.append(_row(one, result))
-        if one.int8 is not None:
-            rows.append(_row(one.int8, result, ", int8"))
+        rows += [_row(one.int8, result, ", int8")] if one.int8 else []
     return _known("finalists", caption, columns, rows)
 
 
@@ -88,13 +87,9 @@ def rounds_table(search: SearchResult | SearchPlan) -> Table:
 def _row(one: Attempt, result: SearchResult | None, suffix: str = "") -> Row:
     """Return all that is known of a network; a table shows what it has columns for."""
     cost, cut = one.cost, "" if one.candidate is None else one.candidate.cut
-    values: dict[str, Value] = {
-        "network": one.label + suffix,
-        "cut": cut,
-        "parameters": cost.parameters,
-        "size": cost.size / 1e6,
-        "command": shlex.join(one.command),
-    }
+    values: dict[str, Value] = {"network": one.label + suffix, "cut": cut}
+    values |= {"parameters": cost.parameters, "size": cost.size / 1e6}
+    values |= {"command": shlex.join(one.command)}
     values |= {str(count): 100 * right for count, right in one.accuracies.items()}
     trained = one.candidate is not None and not suffix
     scaled = {
@@ -107,12 +102,10 @@ def _row(one: Attempt, result: SearchResult | None, suffix: str = "") -> Row:
     values |= {name: scale * value for name, (scale, value) in scaled.items() if value is not None}
     if result is None:
         return Row(values)
-    uncut = result.uncut
-    values["share"] = cost.parameters / uncut.cost.parameters
-    if one is not uncut and one.test is not None and uncut.test is not None:
-        values["gap"] = 100 * (one.test - uncut.test)
-    if one is not uncut and one.speed is not None and uncut.speed is not None:
-        values["faster"] = one.speed / uncut.speed
+    values["share"] = cost.parameters / result.uncut.cost.parameters
+    if one is not result.uncut:
+        values |= {} if (gap := result.gap(one)) is None else {"gap": gap}
+        values |= {} if (faster := result.faster(one)) is None else {"faster": faster}
     return Row(values, marked=one.name == result.chosen and not suffix)
 
 
@@ -134,30 +127,26 @@ def command_lines(result: SearchResult) -> list[str]:
 
 def frontier_figure(result: SearchResult) -> Figure:
     """Draw accuracy against parameters, with the frontier, its knee, the choice and the uncut."""
-    points = {one.name: (one.cost.parameters, one.accuracy, one) for one in result.attempts}
-    front = frontier(points.values())
-    knee = knee_of([points[one.name] for one in front])
-    chosen, uncut = result.choice, result.uncut
+    points = [(one.cost.parameters, one.accuracy, one) for one in result.attempts]
+    front = frontier(points)
+    knee = knee_of([(one.cost.parameters, one.accuracy, one) for one in front])
     kinds = {ProductsHead.kind: ProductsHead.label, VanishingHead.kind: VanishingHead.label}
     named = ("chosen, at the knee", "chosen", *kinds.values(), "other heads", "knee")
     groups: dict[str, list[Attempt]] = {name: [] for name in named}
     for one in result.attempts:
         assert one.candidate is not None
         name = "knee" if one is knee else kinds.get(one.candidate.head, "other heads")
-        if one is chosen:
+        if one is result.choice:
             name = "chosen, at the knee" if one is knee else "chosen"
         groups[name].append(one)
 
     def series(name: str, attempts: Sequence[Attempt], **look: Any) -> Series:
-        return Series(
-            name,
-            tuple(one.cost.parameters for one in attempts),
-            tuple(100 * one.accuracy for one in attempts),
-            labels=tuple(f"{one}, {counted(one.epochs, 'epoch')}" for one in attempts),
-            **look,
-        )
+        sizes = tuple(one.cost.parameters for one in attempts)
+        right = tuple(100 * one.accuracy for one in attempts)
+        labels = (f"{one}, {counted(one.epochs, 'epoch')}" for one in attempts)
+        return Series(name, sizes, right, labels=tuple(labels), **look)
 
-    right = 100 * uncut.accuracy
+    uncut, right = result.uncut, 100 * result.uncut.accuracy
     drawn = [series("frontier", front, joined=True, marks=())]
     drawn.append(Series("uncut", (uncut.cost.parameters,), (right,), labels=(str(uncut),)))
     drawn += [series(name, attempts) for name, attempts in groups.items() if attempts]
@@ -170,8 +159,7 @@ def frontier_figure(result: SearchResult) -> Figure:
         kind="scatter",
         levels=(ReferenceLine("accuracy of the uncut", right),),
         caption="Each after its longest training. On the frontier, from small to large: "
-        + "; ".join(map(str, front))
-        + ".",
+        f"{'; '.join(map(str, front))}.",
     )
 
 
@@ -189,12 +177,14 @@ def knee_of(front: Sequence[tuple[float, float, T]]) -> T | None:
     """
     if len(front) < 3:
         return None
-    xs = [math.log(cost) for cost, _, _ in front]
-    ys = [gain for _, gain, _ in front]
-    wide, high = xs[-1] - xs[0], ys[-1] - ys[0]
-    above = [(y - ys[0]) / high - (x - xs[0]) / wide for x, y in zip(xs, ys, strict=True)]
-    best = max(range(len(front)), key=above.__getitem__)
-    return front[best][2] if above[best] > 1e-9 else None
+    (least, low, _), (most, high, _) = front[0], front[-1]
+
+    def above(point: tuple[float, float, T]) -> float:
+        wide = math.log(point[0] / least) / math.log(most / least)
+        return (point[1] - low) / (high - low) - wide
+
+    best = max(front, key=above)
+    return best[2] if above(best) > 1e-9 else None
 
 
 def search_page(result: SearchResult) -> Page:
@@ -247,12 +237,11 @@ def _lead(result: SearchResult) -> list[Block]:
             blocks.append(Notice(verdict.pop(0)))
         share = chosen.cost.parameters / uncut.cost.parameters
         facts = [("parameters", f"{chosen.cost.parameters:,}", f"{share:.1%} of the uncut network")]
-        if chosen.speed and uncut.speed and chosen.latency is not None:
+        if (faster := result.faster(chosen)) and chosen.latency is not None:
             remark = f"{chosen.milliseconds} at batch {result.batch}"
-            facts.append(("speed", f"{chosen.speed / uncut.speed:.2f}×", remark))
-        if chosen.test is not None and uncut.test is not None:
-            gap, one = 100 * (chosen.test - uncut.test), 100 / result.tested
-            remark = f"{gap:+.2f} points ± one image, which is {one:.2f}"
+            facts.append(("speed", f"{faster:.2f}×", remark))
+        if (gap := result.gap(chosen)) is not None:
+            remark = f"{gap:+.2f} points ± one image, which is {100 / result.tested:.2f}"
             if chosen.interval is not None:
                 low, high = chosen.interval
                 remark = f"{gap:+.2f} points, 95 % from {low:+.2f} to {high:+.2f}"

@@ -95,17 +95,16 @@ class SearchPlan:
     unmet: str = ""  # the budget, where no candidate is within its limits
 
     def __str__(self) -> str:
-        text = f"Nothing is within the budget, {self.unmet}: these come nearest. "
+        unmet = f"Nothing is within the budget, {self.unmet}: these come nearest. "
         rounds = ", then ".join(f"{count} for {epochs}" for count, epochs in self.rounds)
         length = f"{self.seconds / 3600:.1f} hours"
         if self.seconds < 6000:
             length = f"{self.seconds / 60:.0f} minutes"
         if self.seconds < 100:
             length = f"{self.seconds:.0f} seconds"
-        if self.memory is not None:
-            length += f" and {format_bytes(self.memory)}"
-        text = text if self.unmet else ""
-        return f"{text}Trained in rounds: {rounds} epochs. This will take about {length}."
+        length += "" if self.memory is None else f" and {format_bytes(self.memory)}"
+        plan = f"Trained in rounds: {rounds} epochs. This will take about {length}."
+        return unmet + plan if self.unmet else plan
 
 
 @dataclass(frozen=True)
@@ -148,6 +147,15 @@ class SearchResult:
     def choice(self) -> Attempt | None:
         """The one that was chosen."""
         return next((one for one in self.attempts if one.name == self.chosen), None)
+
+    def gap(self, one: Attempt) -> float | None:
+        """Return by how many points it is more accurate on the test examples than the uncut."""
+        test, uncut = one.test, self.uncut.test
+        return None if test is None or uncut is None else 100 * (test - uncut)
+
+    def faster(self, one: Attempt) -> float | None:
+        """Return how many times as fast as the uncut network it is."""
+        return one.speed / self.uncut.speed if one.speed and self.uncut.speed else None
 
     @property
     def table(self) -> Table:
@@ -199,11 +207,10 @@ def sentences(result: SearchResult) -> list[str]:
                 f" ({over:.0%} above the budget, which it kept to before it was trained: on this "
                 "machine speeds differ from one measurement to the next)"
             )
-    elif chosen.speed and uncut.speed:
-        text += f", runs {chosen.speed / uncut.speed:.2f} times as fast"
-    if chosen.test is not None and uncut.test is not None:
-        points = 100 * (chosen.test - uncut.test)
-        text += f", and is right on {chosen.test:.2%} of the test examples ({points:+.2f} points)"
+    elif faster := result.faster(chosen):
+        text += f", runs {faster:.2f} times as fast"
+    if (gap := result.gap(chosen)) is not None:
+        text += f", and is right on {chosen.test:.2%} of the test examples ({gap:+.2f} points)"
     verdict.append(f"{text}.")
     lost = 100 * (uncut.accuracy - chosen.accuracy)
     if lost > MUCH_LOST:
@@ -217,9 +224,8 @@ def sentences(result: SearchResult) -> list[str]:
     if file is None:
         return verdict
     # Both latencies are those of the last timing, in which the two networks took turns.
-    better = budget.allows(
-        file.cost, replace(uncut.cost, latency=uncut.latency or uncut.cost.latency)
-    )
+    latest = replace(uncut.cost, latency=uncut.latency or uncut.cost.latency)
+    better = budget.allows(file.cost, latest)
     if budget.drop is None:  # what is more accurate is better
         better &= not result.met or 100 * (file.accuracy - chosen.accuracy) >= MIN_LEAD
     else:  # what takes fewer bytes of what keeps to the drop
@@ -228,8 +234,7 @@ def sentences(result: SearchResult) -> list[str]:
     if better:
         theirs = f"{format_bytes(file.cost.size)}, {file.test:.2%} right on the test examples"
         ours = format_bytes(chosen.cost.size)
-        if chosen.test is not None:
-            ours += f", {chosen.test:.2%}"
+        ours += "" if chosen.test is None else f", {chosen.test:.2%}"
         if file.latency is not None and chosen.latency is not None:
             theirs += f", {file.milliseconds} a pass"
             ours += f", {chosen.milliseconds}"
@@ -248,12 +253,10 @@ def _judge_polynomials(result: SearchResult, chosen: Attempt) -> str:
     That one is no larger by more than a tenth, and both are compared after the longest training
     that they have in common, by :mod:`vinets.measure.accuracy`. The text is empty without a rival.
     """
-    rivals = []
-    for one in result.attempts:
-        both = set(one.accuracies) & set(chosen.accuracies)
-        small = one.cost.parameters <= 1.1 * chosen.cost.parameters
-        if both and small and one.polynomial != chosen.polynomial:
-            rivals.append((one, max(both)))
+    most = 1.1 * chosen.cost.parameters
+    others = [one for one in result.attempts if one.polynomial != chosen.polynomial]
+    pairs = [(one, one.accuracies.keys() & chosen.accuracies.keys()) for one in others]
+    rivals = [(one, max(both)) for one, both in pairs if both and one.cost.parameters <= most]
     if not rivals:
         return ""
     rival, epochs = max(rivals, key=lambda pair: pair[0].accuracies[pair[1]])
@@ -284,8 +287,7 @@ def frontier(points: Iterable[tuple[float, float, T]]) -> list[T]:
     >>> frontier([(1, 0.5, "a"), (2, 0.4, "b"), (3, 0.9, "c"), (3, 0.8, "d")])
     ['a', 'c']
     """
-    front: list[T] = []
-    best = float("-inf")
+    front, best = list[T](), float("-inf")
     for _, gain, thing in sorted(points, key=lambda point: (point[0], -point[1])):
         if gain > best:
             best = gain

@@ -70,12 +70,10 @@ class Search:
             self.store.claim([], {self.setup.name: self.setup.identity})
             if path.is_file():
                 self.table = from_plain(CostTable, read_json(path), str(path))
-        measured = self.table.measure(self.space, self.budget, self.watch)
-        self.attempts = {
-            one.name: Attempt(one, self.table.costs[one.name], {}) for one in self.space.candidates
-        }
-        if measured and write:
+        if self.table.measure(self.space, self.budget, self.watch) and write:
             write_json(path, as_plain(self.table))
+        costs = self.table.costs
+        self.attempts = {o.name: Attempt(o, costs[o.name], {}) for o in self.space.candidates}
 
     def feasible(self) -> list[Candidate]:
         """Return candidates within the limits, each once; the nearest where there are none."""
@@ -88,17 +86,16 @@ class Search:
     def plan(self) -> SearchPlan:
         """Return what would be tried, and what it would take; nothing is written."""
         self.prepare(write=False)
-        feasible, rounds = self.feasible(), []
-        left = len(feasible)
+        tried = tuple(self.attempts[one.name] for one in self.feasible())
+        left, rounds = len(tried), []
         for epochs in self.rungs:
             rounds.append((left, epochs))
             left = _kept(left)
         rounds.append((min(left, FINALISTS) + 1, self.epochs))  # one of them with two rates
-        seconds, memory = expect(self.space, rounds, self.watch)
-        tried, uncut = [self.attempts[one.name] for one in feasible], self.table.costs["uncut"]
+        uncut = self.table.costs["uncut"]
         met = any(self.budget.allows(one.cost, uncut) for one in tried)
-        unmet = "" if met else str(self.budget)
-        return SearchPlan(tuple(tried), tuple(rounds), seconds, memory, unmet)
+        expected = expect(self.space, rounds, self.watch)
+        return SearchPlan(tried, tuple(rounds), *expected, unmet="" if met else str(self.budget))
 
     # --- rounds -------------------------------------------------------------------------------
 
@@ -157,10 +154,8 @@ class Search:
                     break
             if not last:
                 self.watch.advance(1, f"{trial.cut}, {trial.head}")
-        absent = {trial.name for trial in self.store.missing(trials)} | self.table.diverged.keys()
-        results = [
-            None if trial.name in absent else self.store.read(trial).trained for trial in trials
-        ]
+        diverged = {trial.name for trial in self.store.missing(trials)}
+        results = [None if t.name in diverged else self.store.read(t).trained for t in trials]
         if compare:
             reached = [-1.0 if facts is None else facts.accuracy for facts in results]
             self.rates[last] = RATES[reached.index(max(reached))]
@@ -282,9 +277,7 @@ class Search:
         """Return the trained network of a finalist, folded."""
         assert one.candidate is not None
         folder = self.store.folder / self._folder(one.candidate, self.rates[True])
-        whole = self.setup.model  # whose class may be the user's own
-        network = CutNetwork.from_pretrained(folder, backbone=whole)
-        return network.to(self.setup.device).folded().eval()
+        return self.setup.saved_network(folder)
 
 
 def _kept(count: int) -> int:

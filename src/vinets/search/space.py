@@ -1,13 +1,10 @@
-"""The space of a search: cuts of a network, heads behind each, and the trial each of them means.
-
-Whatever a search knows of trials, their settings and heads stands here.
-"""
+"""The space of a search: cuts of a network, heads behind each, and the trial each of them means."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from math import log, prod
 from typing import Any
 
@@ -43,11 +40,9 @@ FEW, LONG = 4, 0.02  # so many examples tell enough if each takes more seconds t
 INT8 = "onnx-int8"  # export format
 REPEATED = "repeated"  # folder, in that of the search, of networks that are made again
 
-VANISHING: dict[str, Any] = {
-    **{"components": VARIABLES, "psi": 0.03, "max_degree": 2, "monomials": None},
-    **{"per_class": 512, "vanish": 1.0},
-}
-"""Options of a VI-Net in a search, whose backbone is tuned like that of the other heads."""
+# Options of a VI-Net in a search, whose backbone is tuned like that of the other heads.
+VANISHING: dict[str, Any] = {"components": VARIABLES, "psi": 0.03, "max_degree": 2}
+VANISHING |= {"monomials": None, "per_class": 512, "vanish": 1.0}
 
 
 @dataclass(frozen=True)
@@ -100,8 +95,8 @@ class CommandWords:
         name, network, data = "uncut", self.model, [*self.data]
         if not uncut:
             name, network = "chosen", self.saved
-            while given := {"--weights", "--model-option"} & {*data}:  # a folder has its own
-                place = data.index(given.pop())
+            while options := {"--weights", "--model-option"} & {*data}:  # a folder has its own
+                place = data.index(options.pop())
                 del data[place : place + 2]
         drawn = ("--seed", str(seed)) if seed else ()
         form = ("--format", INT8, "--most-lost", "100")
@@ -137,16 +132,13 @@ class Space:
                 point, setup.parameters, classes, (macs - point.macs) // positions(point, example)
             )
         ]
-        recipe = TrainingOptions(**ProductsHead.training_defaults)
+        recipe: dict[str, Any] = {} if self.examples >= SMALL_DATA else {"batch_size": 64}
+        recipe |= {"temperature": HIGH_TEMPERATURE} if classes <= FEW_CLASSES else {}
         few = {"per_class": 1, "batch_size": 16} if self.planned else {}
         self._start = Trial(
             network=setup.name,
             latents=LatentOptions(**ProductsHead.latent_defaults(ProductsOptions()) | few),
-            recipe=replace(
-                recipe,
-                batch_size=64 if self.examples < SMALL_DATA else recipe.batch_size,
-                temperature=HIGH_TEMPERATURE if classes <= FEW_CLASSES else recipe.temperature,
-            ),
+            recipe=TrainingOptions(**{**ProductsHead.training_defaults, **recipe}),
             seed=seed,
         )
 
@@ -160,32 +152,30 @@ class Space:
             ReLUUnits.kind: {"parameters": candidate.parameters},
         }
         options = sizes.get(candidate.head, {}) | {"cut": candidate.cut, "head": candidate.head}
-        if rate is not None:
-            options["learning_rate"] = rate
-        trial = self._start.change(epochs=epochs, **options)
-        return replace(trial, detailed=True, save=save, checkpoints=bool(save))
+        options |= {"epochs": epochs} | ({} if rate is None else {"learning_rate": rate})
+        saved = {"save": save, "checkpoints": bool(save)}
+        return self._start.change(detailed=True, **saved, **options)
 
     def networks(self, candidates: Sequence[Candidate]) -> Iterator[tuple[Candidate, CutNetwork]]:
         """Yield the untrained networks of candidates, folded; those behind a cut share latents.
 
         For a plan there are none of ideals, see :meth:`estimate`.
         """
-        groups: dict[Hashable, list[tuple[Candidate, Trial]]] = {}
+        groups: dict[Hashable, dict[Candidate, Trial]] = {}
         for one in candidates:
-            if self.planned and HEADS[one.head].from_ideals:
-                continue
-            trial = self.trial(one, 1)
-            groups.setdefault(trial.shares, []).append((one, trial))
+            if not (self.planned and HEADS[one.head].from_ideals):
+                trial = self.trial(one, 1)
+                groups.setdefault(trial.shares, {})[one] = trial
         for group in groups.values():
-            cut = Cut(self.setup, group[0][1], progress_of(None))
-            for one, trial in group:
+            cut = Cut(self.setup, next(iter(group.values())), progress_of(None))
+            for one, trial in group.items():
                 yield one, cut.network(trial)[0].folded()
 
     def estimate(self, candidate: Candidate) -> tuple[int, int]:
         """Return how many parameters and multiply-adds a network of ideals has, at most."""
         point = next(point for point in self.cuts if point.name == candidate.cut)
-        own = VARIABLES * prod(point.shape)
-        own += candidate.keep * generator_sizes(len(self.setup.train.classes))
+        own = candidate.keep * generator_sizes(len(self.setup.train.classes))
+        own += VARIABLES * prod(point.shape)
         return point.parameters + own, point.macs + own
 
     def cost_per_example(self, candidate: Candidate) -> tuple[float, int]:
@@ -209,14 +199,14 @@ class Space:
             fine_tune(network, some, recipe=trial.recipe, teacher=self.setup.model, progress=None)
             return (time.perf_counter() - begin) / count
 
+        few, many = min(FEW, most), min(TIMED_STEPS * batch, most)
         with saved_tensors_hooks(keep, lambda tensor: tensor):
-            seconds(min(FEW, most))  # libraries choose their kernels
-        few = seconds(min(FEW, most))
-        if few > LONG and self.setup.device.type == "cpu":
-            return few, sum(kept.values()) * batch // min(FEW, most)
-        count = min(TIMED_STEPS * batch, most)
-        seconds(count)  # and others for another size
-        return seconds(count), 0
+            seconds(few)  # meanwhile libraries choose their kernels
+        took = seconds(few)
+        if took > LONG and self.setup.device.type == "cpu":
+            return took, sum(kept.values()) * batch // few
+        seconds(many)  # and others for another size
+        return seconds(many), 0
 
     def command(
         self,
@@ -279,11 +269,12 @@ def choose_cuts(points: Sequence[CutPoint], parameters: int, most: int = 10) -> 
     logarithm of parameters with a small head.
     """
     macs = max((point.macs for point in points), default=0)
-    by_macs: dict[int, CutPoint] = {}
-    for point in points:
-        saves = point.parameters < MAX_SHARE * parameters or point.macs < MAX_SHARE * macs
-        if point.main and not point.inside and point.macs and saves:
-            by_macs[point.macs] = point
+    ends = [point for point in points if point.main and not point.inside and point.macs]
+    by_macs = {
+        point.macs: point
+        for point in ends
+        if point.parameters < MAX_SHARE * parameters or point.macs < MAX_SHARE * macs
+    }
     rest = list(by_macs.values())
     if len(rest) <= most:
         return rest
@@ -291,13 +282,11 @@ def choose_cuts(points: Sequence[CutPoint], parameters: int, most: int = 10) -> 
     sizes = [log(point.parameters + small) for point in rest]
     width = max(sizes) - min(sizes) or 1.0
     places = [p.macs / rest[-1].macs + size / width for p, size in zip(rest, sizes, strict=True)]
-    first, last = min(places), max(places)
-    chosen: set[int] = set()
+    first, last, free = min(places), max(places), list(range(len(rest)))
     for i in range(most):
         wanted = first + (i + 0.5) / most * (last - first)  # a stem alone is of little use
-        free = set(range(len(rest))) - chosen
-        chosen.add(min(sorted(free), key=lambda i: abs(places[i] - wanted)))
-    return [rest[i] for i in sorted(chosen)]
+        free.remove(min(free, key=lambda i: abs(places[i] - wanted)))
+    return [point for i, point in enumerate(rest) if i not in free]
 
 
 def head_sizes(parameters: int) -> tuple[int, int]:
@@ -336,8 +325,7 @@ def candidates_at(point: CutPoint, parameters: int, classes: int, most: int) -> 
     if values * classes <= 2 * large:
         heads.append(("linear", large, 2))
     candidates = [Candidate(point.name, *head) for head in heads]
-    keep = (2 * large - VARIABLES * values) // generator_sizes(classes)
-    keep = min(MAX_GENERATORS, keep)
-    if keep >= MIN_GENERATORS:
+    room = (2 * large - VARIABLES * values) // generator_sizes(classes)
+    if (keep := min(MAX_GENERATORS, room)) >= MIN_GENERATORS:
         candidates.append(Candidate(point.name, VanishingHead.kind, 2 * large, keep=keep))
     return candidates
