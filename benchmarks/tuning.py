@@ -35,7 +35,7 @@ import torch
 from vinets.core.device import resolve_device
 from vinets.core.executors import open_executor
 from vinets.core.progress import Lines
-from vinets.core.settings import BACKBONE, SMALL, LatentOptions, TrainingOptions
+from vinets.core.settings import BACKBONE, SMALL_RECIPES, LatentOptions, TrainingOptions
 from vinets.data import DataSplit, ImageSource, load_data
 from vinets.data.conversion import split_source
 from vinets.heads import HEADS as KINDS
@@ -428,8 +428,8 @@ def train(model: str, data: str, out: Path, epochs: int) -> None:
     source = split.train
     assert isinstance(source, ImageSource)
     recipe = replace(BACKBONE, epochs=epochs, precision="bfloat16")
-    if model in SMALL:
-        recipe = SMALL[model]
+    if model in SMALL_RECIPES:
+        recipe = SMALL_RECIPES[model]
     history = train_classifier(
         network, source.to(device), recipe=recipe, device=device, progress=None
     )
@@ -437,7 +437,7 @@ def train(model: str, data: str, out: Path, epochs: int) -> None:
     print(f"{model}: {1 - len(wrong) / len(split.test):.4f} held out, {history.seconds:.0f} s")
     out.mkdir(parents=True, exist_ok=True)
     name = f"{model}_{NETWORKS[model]}.safetensors"
-    save_weights(network.cpu() if model in SMALL else network.half().cpu(), out / name)
+    save_weights(network.cpu() if model in SMALL_RECIPES else network.half().cpu(), out / name)
 
 
 def files(weights: str, data: dict[str, str]) -> dict[str, SetupFiles]:

@@ -5,7 +5,7 @@ import os
 import sys
 
 STOPPED = "Stopped. Run the same command again: it goes on after the last step that was kept."
-KEPT = {"MALLOC_MMAP_THRESHOLD_": (-3, 2**30), "MALLOC_TRIM_THRESHOLD_": (-1, 2**31 - 1)}
+MEMORY_SETTINGS = {"MALLOC_MMAP_THRESHOLD_": (-3, 2**30), "MALLOC_TRIM_THRESHOLD_": (-1, 2**31 - 1)}
 """Sizes in bytes for glibc: the variable that sets each, and its number in ``mallopt``."""
 
 
@@ -17,7 +17,7 @@ def keep_memory() -> None:
     """
     if not sys.platform.startswith("linux"):
         return
-    for name, (number, size) in KEPT.items():
+    for name, (number, size) in MEMORY_SETTINGS.items():
         mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # other C libraries have none
         if mallopt is not None and name not in os.environ:
             os.environ[name] = str(size)

@@ -67,7 +67,7 @@ def test_batches_beyond_the_cache_are_split(heads, latents, name, training, monk
     inputs = [latents.double().requires_grad_() for _ in range(2)]
     found = []
     for head, given, cached in zip((whole, split), inputs, (1 << 30, 1), strict=True):
-        monkeypatch.setattr(pieces, "CACHED", cached)  # 1: an image at a time
+        monkeypatch.setattr(pieces, "CACHED_VALUES", cached)  # 1: an image at a time
         found.append(head(given))
         found[-1].square().sum().backward()
     torch.testing.assert_close(*found)
@@ -117,7 +117,7 @@ def test_what_is_trained_in_front_is_not_split_off(heads):
 
 
 def test_a_large_batch_is_really_split(monkeypatch):
-    monkeypatch.setattr(pieces, "CACHED", 60)
+    monkeypatch.setattr(pieces, "CACHED_VALUES", 60)
     seen = []
     found = pieces.by_parts(lambda part: seen.append(len(part)) or part, torch.ones(8, 5), 20)
     assert seen == [3, 3, 2] and torch.equal(found, torch.ones(8, 5))

@@ -59,7 +59,7 @@ def test_an_interrupted_training_ends_as_if_nothing_had_been(
     make, model, train, tmp_path, stop, interrupted, monkeypatch, options, done, slow
 ):
     if slow:
-        monkeypatch.setattr(epochs, "QUICK", 0.0)
+        monkeypatch.setattr(epochs, "MAX_WRITE_SECONDS", 0.0)
         monkeypatch.setattr(epochs, "MAX_SHARE", 1e-9)
     whole, again, resumed = make(), make(), make()
     teacher = {"teacher": model} if "trained" in options else {}

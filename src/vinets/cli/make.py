@@ -103,7 +103,7 @@ NOT_OF_UNCUT = (
     *("backbone_decay", "norms", "memory_format", "compiled", "views", "dtype", "projected"),
 )
 train.__annotations__["changes"] = spread(
-    settings.BACKBONE, NOT_OF_UNCUT, settings.SMALL, switched=True
+    settings.BACKBONE, NOT_OF_UNCUT, settings.SMALL_RECIPES, switched=True
 )
 
 

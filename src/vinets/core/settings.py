@@ -228,7 +228,7 @@ BACKBONE = TrainingOptions(
 )
 """The recipe for CIFAR backbones from scratch."""
 
-SMALL = {"digits_cnn": replace(BACKBONE, epochs=15, batch_size=64, learning_rate=0.1)}
+SMALL_RECIPES = {"digits_cnn": replace(BACKBONE, epochs=15, batch_size=64, learning_rate=0.1)}
 """Recipes of small networks, where they differ from :data:`BACKBONE`."""
 
 
@@ -244,7 +244,7 @@ class UncutRecipe:
 _CIFAR = replace(BACKBONE, precision="auto", recorded=True)
 
 RECIPES = {
-    "digits-cnn": UncutRecipe("digits_cnn", "digits", SMALL["digits_cnn"]),
+    "digits-cnn": UncutRecipe("digits_cnn", "digits", SMALL_RECIPES["digits_cnn"]),
     "cifar10-resnet18": UncutRecipe("resnet18", "cifar10:data", replace(_CIFAR, epochs=90)),
     "cifar100-resnet34": UncutRecipe("resnet34", "cifar100:data", replace(_CIFAR, epochs=140)),
 }

@@ -64,14 +64,14 @@ class Layout(NamedTuple):
 
 _BATCHES = ("data_batch_1", "data_batch_2", "data_batch_3", "data_batch_4", "data_batch_5")
 _BINARY = tuple(map("{}.bin".format, _BATCHES))
-_FINE = "fine_label_names.txt"
+_FINE_NAMES = "fine_label_names.txt"
 LAYOUTS = (
     Layout("cifar10", "cifar-10-batches-bin", _BINARY, ("test_batch.bin",), "batches.meta.txt"),
     Layout("cifar10", "cifar-10-batches-py", _BATCHES, ("test_batch",), "batches.meta"),
-    Layout("cifar100", "cifar-100-binary", ("train.bin",), ("test.bin",), _FINE),
+    Layout("cifar100", "cifar-100-binary", ("train.bin",), ("test.bin",), _FINE_NAMES),
     Layout("cifar100", "cifar-100-python", ("train",), ("test",), "meta"),
     Layout("cifar10", "cifar10_sheets", (), (), "batches.meta.txt"),
-    Layout("cifar100", "cifar100_sheets", (), (), _FINE),
+    Layout("cifar100", "cifar100_sheets", (), (), _FINE_NAMES),
 )
 
 

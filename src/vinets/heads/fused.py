@@ -24,7 +24,7 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode
 if TYPE_CHECKING:
     import triton.language as tl
 
-SHARED = 96 << 10  # bytes of fast memory that a program may take; small cards have 99 KB
+SHARED_BYTES = 96 << 10  # bytes of fast memory that a program may take; small cards have 99 KB
 
 
 class Blocks(NamedTuple):
@@ -130,7 +130,7 @@ def blocks_for(channels: int, positions: int, factors: int, size: int, held: boo
     """Divide the work for numbers of ``size`` bytes; weights stay if there is room and ``held``."""
     units, width, every = 64, _width(positions), _power(channels)
     for stages in (3, 2):
-        if held and size * every * (factors * units + stages * width) <= SHARED:
+        if held and size * every * (factors * units + stages * width) <= SHARED_BYTES:
             return Blocks(units, width, every, 4, stages, 4 if every <= 64 else 2)
     return Blocks(units, width, min(128 // size, max(16, every // 2)), 4, 3, 2)
 

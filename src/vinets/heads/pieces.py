@@ -14,7 +14,7 @@ from vinets.heads.polynomial_layer import MonomialLayer, affine_of
 from vinets.latent.pca import Projection
 from vinets.latent.rescale import Rescale
 
-CACHED = 1 << 19  # values that a CPU works on at a time
+CACHED_VALUES = 1 << 19  # values that a CPU works on at a time
 INTEGRAL_STEPS = 32  # steps of the sum that stands for an integral
 
 
@@ -26,7 +26,7 @@ def by_parts(run: Callable[[Tensor], Tensor], batch: Tensor, size: int) -> Tenso
     """
     if traced() or not batch.is_cpu:  # a traced batch has no length to compare
         return run(batch)
-    return torch.cat([run(part) for part in batch.split(max(1, CACHED // size))])
+    return torch.cat([run(part) for part in batch.split(max(1, CACHED_VALUES // size))])
 
 
 def traced() -> bool:

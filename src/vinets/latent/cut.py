@@ -26,7 +26,7 @@ from torch.nn.modules.module import register_module_forward_pre_hook
 
 from vinets.core.checks import parameter_error
 from vinets.core.device import Inputs, call
-from vinets.latent.paths import WHOLE, PassRecord, record, tensors_in
+from vinets.latent.paths import WHOLE_LAYERS, PassRecord, record, tensors_in
 
 CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 LISTS = (nn.ModuleList, nn.ModuleDict)
@@ -185,7 +185,7 @@ def truncate(model: nn.Module, cut: str | int, example: Inputs | None = None) ->
     """
     name = resolve_cut(model, cut, example)
     for above, layer in model.named_modules():
-        if isinstance(layer, WHOLE) and name.startswith(f"{above}."):
+        if isinstance(layer, WHOLE_LAYERS) and name.startswith(f"{above}."):
             accepted = f"outside of {above}, a layer of torch that runs as a whole"
             raise parameter_error("truncate", "cut", accepted, cut)
     model = _twin(model)  # which is in eval mode, because traces keep the mode

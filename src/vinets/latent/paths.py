@@ -28,7 +28,7 @@ SHAPE_ONLY = {"zeros_like", "ones_like", "empty_like", "full_like", "rand_like",
 SHAPE_ONLY |= {"new_zeros", "new_ones", "new_empty", "new_full", "new_empty_strided"}
 
 # Layers of torch that run as a whole in use, so that what is inside returns nothing then.
-WHOLE = (nn.TransformerEncoderLayer, nn.TransformerDecoderLayer, nn.MultiheadAttention)
+WHOLE_LAYERS = (nn.TransformerEncoderLayer, nn.TransformerDecoderLayer, nn.MultiheadAttention)
 
 
 @dataclass
@@ -159,7 +159,7 @@ def record(model: nn.Module, example: Inputs) -> PassRecord:
             "a network that was scripted or traced by torch.jit cannot be cut. Pass the network "
             "that it was made of, or its ONNX file."
         )
-    whole = [layer for layer in model.modules() if isinstance(layer, WHOLE)]
+    whole = [layer for layer in model.modules() if isinstance(layer, WHOLE_LAYERS)]
     inside = {part for layer in whole for part in layer.modules() if part is not layer}
     with ExitStack() as stack:
         for name, module in model.named_modules():

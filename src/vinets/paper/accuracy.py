@@ -302,7 +302,7 @@ def _algorithms(plan: Plan, results: Results) -> Findings:
         return Findings((text("fig-algorithms", but=but),), figures=(figure, size))
     ideals = results.part("ideals").items()
     rows = [_oracle_row(cut, name, (one, own[name, cut])) for (name, cut), one in ideals]
-    oracles = table("table-oracles", "oracles", ORACLES, rows, "few", few=FEW)
+    oracles = table("table-oracles", "oracles", ORACLES, rows, "few", few=KEEP_FEWER)
     stops = text("fig-algorithms", "stops", also="")
     how = text("fig-algorithms", "splits", stops=stops, **backbone.search)
     return Findings((how,), (oracles,), (figure, size))
@@ -320,7 +320,7 @@ Experiment(*heading("fig-algorithms"), _by_algorithm, _algorithms)
 # --- oracles that take steps ------------------------------------------------------------------
 
 ORACLES = "What the oracles did"
-KEEP, FEW = 8, 1
+KEEP, KEEP_FEWER = 8, 1
 """Polynomials that stay of every class, and how many of these after further pruning."""
 
 UNIT_RULE = "ABM, unit rule"
@@ -340,7 +340,7 @@ def _stepping(plan: Plan) -> Trials:
                 changes, key = {**backbone.stepping, **algorithm}, (backbone, cut, name)
                 # Trials of one algorithm follow each other, so that its ideals are found once.
                 trials[*key, None] = plan.trial(backbone, cut, task="ideals", **changes)
-                for keep in (KEEP, FEW):
+                for keep in (KEEP, KEEP_FEWER):
                     trials[*key, keep] = plan.trial(backbone, cut, **(changes | {"keep": keep}))
     return trials
 
@@ -348,18 +348,23 @@ def _stepping(plan: Plan) -> Trials:
 def _steps(plan: Plan, results: Results) -> Findings:
     rows, claims = [], []
     for backbone, cut, name in dict.fromkeys(key[:3] for key in results):
-        ideals, most, few = (results[backbone, cut, name, keep] for keep in (None, KEEP, FEW))
+        ideals, most, few = (
+            results[backbone, cut, name, keep] for keep in (None, KEEP, KEEP_FEWER)
+        )
         accuracy, section = 100 * few.trained.accuracy, f"{backbone.caption}, {cut}"
         rows.append(_oracle_row(section, name, (ideals, most), few=accuracy))
     for backbone in dict.fromkeys(key[0] for key in results):
         for judged in _step_claims(results.part(backbone)):
             values = dict(zip(("claim", "found", "verdict"), judged, strict=True))
             claims.append(Row(values, section=backbone.caption))
-    tables = [table("table-oracles", "oracles-cuts", ORACLES, rows, few=FEW)]
+    tables = [table("table-oracles", "oracles-cuts", ORACLES, rows, few=KEEP_FEWER)]
     if not plan.quick:  # a quick run judges nothing
         tables.append(table("table-oracles", "oracles-claims", "Claims on OAVI", claims))
     stops = text("fig-algorithms", "stops", also=" or provably cannot")
-    how = text("table-oracles", keep=KEEP, few=FEW), text("table-oracles", "rules", stops=stops)
+    how = (
+        text("table-oracles", keep=KEEP, few=KEEP_FEWER),
+        text("table-oracles", "rules", stops=stops),
+    )
     return Findings(how, tuple(tables))
 
 
@@ -368,7 +373,8 @@ def _step_claims(own: Results) -> Iterator[Judged]:
     cuts = list(dict.fromkeys(cut for cut, *_ in own))
     abm, *oavi = (name for name in STEPPING if name != UNIT_RULE)
     most, few = (
-        {key[:2]: one.trained for key, one in own.items() if key[2] == keep} for keep in (KEEP, FEW)
+        {key[:2]: one.trained for key, one in own.items() if key[2] == keep}
+        for keep in (KEEP, KEEP_FEWER)
     )
     pairs = [([most[cut, abm]], [most[cut, name]]) for name in oavi for cut in cuts]
     rows = f"ABM against {len(oavi)} rows of OAVI at {len(cuts)} cuts"
@@ -381,7 +387,7 @@ def _step_claims(own: Results) -> Iterator[Judged]:
     better = [
         loss < ours for name in oavi for ours, loss in zip(losses[abm], losses[name], strict=True)
     ]
-    yield judge("oavi-few", better, cases=cases, keep=KEEP, few=FEW)
+    yield judge("oavi-few", better, cases=cases, keep=KEEP, few=KEEP_FEWER)
 
 
 Experiment(*heading("table-oracles"), _stepping, _steps)

@@ -38,8 +38,8 @@ from vinets.report.numbers import number
 from vinets.report.values import Row
 
 COUNTS = ("monomials", "polynomials")
-STRONG = 0.7  # a correlation that counts
-MOSTLY = 0.95  # share of the polynomials
+MIN_CORRELATION = 0.7  # a correlation that counts
+MIN_SHARE = 0.95  # share of the polynomials
 EARLY, LATE = 40, 20  # percent of the layers: at least so many are removed, or at most
 LINEAR = {  # what linear heads of the figure on baselines see there
     "pooled": "on the pooled map",
@@ -124,7 +124,7 @@ def _table_one(evidence: Evidence) -> Claims:
     removed = [ours["removed"] for ours, _ in rows]
     counts = (A_CLASS, "polynomials") if evidence.splits else COUNTS
     found = ranks(removed, {name: [ours[name] for ours, _ in rows] for name in counts})
-    yield judge_each("earlier-cuts", [(said, rank > STRONG) for said, rank in found])
+    yield judge_each("earlier-cuts", [(said, rank > MIN_CORRELATION) for said, rank in found])
     if evidence.backbone.name not in UNCUT:
         return
     near = [[abs(ours[name] / paper[name] - 1) <= 0.1 for name in COUNTS] for ours, paper in rows]
@@ -233,8 +233,8 @@ def _ours(evidence: Evidence) -> Claims:
         for cut in evidence.plan.cuts(evidence.backbone):
             first, *_ = evidence.part("fig-truncation").trained("VI-Net", cut)
             if kept := first.vanishing:
-                cases.append((f"{cut} {kept.smallest_own:.0%}", kept.smallest_own >= MOSTLY))
-        yield judge_each("smallest", cases, mostly=MOSTLY)
+                cases.append((f"{cut} {kept.smallest_own:.0%}", kept.smallest_own >= MIN_SHARE))
+        yield judge_each("smallest", cases, mostly=MIN_SHARE)
 
 
 def _algorithms(evidence: Evidence) -> Claims:
@@ -298,7 +298,7 @@ def _generators(evidence: Evidence) -> Claims:
     every = [counts_of(one.found, evidence.backbone) for one in own.values()]
     counts = {name: [one[name] for one in every] for name in every[0]}
     found = ranks(range(len(every)), counts)
-    yield judge_each("earlier-layers", [(said, rank < -STRONG) for said, rank in found])
+    yield judge_each("earlier-layers", [(said, rank < -MIN_CORRELATION) for said, rank in found])
     if not evidence.backbone.residual:
         return
     monomials = counts["monomials"]
@@ -315,7 +315,7 @@ def _dimension(evidence: Evidence) -> Claims:
     counted = A_CLASS if evidence.splits else "monomials"
     x, y = ([row.values[name] for row in rows] for name in ("dimension", counted))
     c = dimension_correlation(x, y)
-    clear = c.pearson > STRONG and c.pearson_p < 0.05
+    clear = c.pearson > MIN_CORRELATION and c.pearson_p < 0.05
     yield judge("dimension", [clear], r=number(c.pearson, ".2f"), p=c.pearson_p, count=c.count)
 
 

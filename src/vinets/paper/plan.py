@@ -30,7 +30,7 @@ PAPER = Trial(
 ).change(views=5, dtype="float16", precision="tf32")
 """What all experiments start from: the paper's settings, as they were taken on CIFAR."""
 
-QUICK: dict[str, Any] = {
+QUICK_CHANGES: dict[str, Any] = {
     **{"per_class": 16, "components": 12, "views": 1, "epochs": 1, "train": 16, "test": 6},
     **{"batch": 16, "repeats": 2, "seconds": 0.01},
 }
@@ -59,7 +59,7 @@ class Plan:
     def start(self) -> Trial:
         """Return the trial that all others change; the chosen networks share their settings."""
         start = PAPER.change(**self.chosen[0].settings)
-        return start.change(**QUICK) if self.quick else start
+        return start.change(**QUICK_CHANGES) if self.quick else start
 
     @property
     def splits(self) -> bool:
@@ -110,7 +110,7 @@ class Plan:
         changes describe.
         """
         if self.quick:  # a change of the experiment's own does not undo the small slice
-            changes = {name: v for name, v in changes.items() if name not in QUICK}
+            changes = {name: v for name, v in changes.items() if name not in QUICK_CHANGES}
         network = backbone.network(seed)
         trial = self.start.change(network=network, cut=cut, seed=seed, **changes)
         if head in ("", trial.head):

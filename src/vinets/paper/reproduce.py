@@ -27,7 +27,7 @@ from vinets.measure.dimension import require_estimator
 from vinets.networks.storage import DESCRIPTION, WEIGHTS
 from vinets.paper import text
 from vinets.paper.backbones import BACKBONES, PAPER, Backbone
-from vinets.paper.plan import EXPERIMENTS, QUICK, Experiment, Plan, fields_of
+from vinets.paper.plan import EXPERIMENTS, QUICK_CHANGES, Experiment, Plan, fields_of
 from vinets.report.figures import can_draw, save_figure
 from vinets.report.values import ExperimentResult
 from vinets.runs.scratch import train_into
@@ -245,7 +245,9 @@ def _finish(
 def _write(experiment: Experiment, plan: Plan, store: Store, **facts: Any) -> ExperimentResult:
     """Write the file of an experiment, with the settings that decide its outcome."""
     options = {k: v for group in GROUPS for k, v in as_plain(getattr(plan.start, group)).items()}
-    facts["settings"] = {k: options[k] for k in options if k in {*QUICK, *plan.chosen[0].settings}}
+    facts["settings"] = {
+        k: options[k] for k in options if k in {*QUICK_CHANGES, *plan.chosen[0].settings}
+    }
     facts |= fields_of(experiment, "title", "order", "paper")
     facts["quick"] = quick_sentence(plan) if plan.quick else ""
     result = ExperimentResult(experiment.name, **facts)

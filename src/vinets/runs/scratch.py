@@ -13,7 +13,7 @@ from vinets.core.device import resolve_device
 from vinets.core.files import locked
 from vinets.core.plain import as_plain, changes, nearest
 from vinets.core.progress import Progress
-from vinets.core.settings import BACKBONE, RECIPES, SMALL, TrainingOptions, UncutRecipe
+from vinets.core.settings import BACKBONE, RECIPES, SMALL_RECIPES, TrainingOptions, UncutRecipe
 from vinets.data import DataSplit
 from vinets.heads.base import seeded
 from vinets.latent.collect import record_of
@@ -42,7 +42,7 @@ class TrainingRun:
 
 def recipe_for(model: str) -> TrainingOptions:
     """Return the default recipe of a network."""
-    return SMALL.get(model, BACKBONE)
+    return SMALL_RECIPES.get(model, BACKBONE)
 
 
 def recipe_called(name: str) -> UncutRecipe:

@@ -27,10 +27,10 @@ except ImportError:  # Windows does not have it, so plans on it do not say the m
 
 EXAMPLES = "drop=0.5, params=1e6, params=10%, size=4MB, macs=50%, latency=2ms@cpu,batch=1"
 MAX_BATCH = 2**20  # examples in a forward pass whose latency is limited
-NEAREST = 6  # candidates that are tried where none is within the limits
+NEAREST_CANDIDATES = 6  # candidates that are tried where none is within the limits
 WINDOWS = {"repeats": 5, "seconds": 0.1}
 LONG_WINDOWS = {"repeats": 15, "seconds": 0.2}  # where a latency is close to the limit
-CLOSE = 1.25  # factor from the limit within which a latency is close to it
+CLOSE_FACTOR = 1.25  # factor from the limit within which a latency is close to it
 TIMED_CUTS = 3  # cuts behind which steps of training are timed
 
 # --- budgets ----------------------------------------------------------------------------------
@@ -251,7 +251,7 @@ class CostTable:
             return budget.excess(self.costs[one.name], self.costs["uncut"])
 
         allowed = [one for one in candidates if not excess(one) > 1]
-        return allowed or sorted(candidates, key=excess)[:NEAREST]
+        return allowed or sorted(candidates, key=excess)[:NEAREST_CANDIDATES]
 
 
 def time_passes(
@@ -286,8 +286,9 @@ def time_passes(
         spreads |= {name: relative_spread(one) for name, one in timed.items()}
         shortest = min(shortest, uncut / 1e3)
         limit = budget.latency.of(shortest) / shortest
-        far = [name for name, ratio in ratios.items() if ratio > CLOSE * limit]
-        close = [name for name, ratio in ratios.items() if limit / CLOSE < ratio <= CLOSE * limit]
+        far = [name for name, ratio in ratios.items() if ratio > CLOSE_FACTOR * limit]
+        near = limit / CLOSE_FACTOR, CLOSE_FACTOR * limit
+        close = [name for name, ratio in ratios.items() if near[0] < ratio <= near[1]]
         names = [name for name in far if name not in repeated | settled]
         long = not names
         names = names or [name for name in close if name not in settled]

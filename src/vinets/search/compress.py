@@ -34,9 +34,9 @@ from vinets.search.result import Attempt, SearchPlan, SearchResult
 from vinets.search.rounds import Search
 from vinets.search.space import INT8, CommandWords
 
-FINE = 0.5  # points that one example may be worth without a note, whatever the drop
+MAX_EXAMPLE_POINTS = 0.5  # points that one example may be worth without a note, whatever the drop
 PLANNED_ON = 250  # about as many examples of each part a plan looks at
-BUSY = 0.15  # spread of the uncut network's time, as a share, from which the machine was busy
+BUSY_SPREAD = 0.15  # share by which the uncut network's time varies on a machine that is busy
 
 
 def compress(
@@ -242,13 +242,13 @@ def measure(
             one = replace(one, int8=replace(one.int8, cost=cost, **times))
         measured[name] = one
     noise, few = relative_spread(timed["uncut"]), 100 / len(setup.test)  # points of one example
-    if noise > BUSY:
+    if noise > BUSY_SPREAD:
         notes.append(
             f"The machine was busy while networks were timed: the speed of the uncut network "
             f"varied by ± {noise:.0%} from one window to the next. Time them again with vinets "
             "bench when nothing else runs."
         )
-    if budget.drop is not None and few > max(budget.drop, FINE):
+    if budget.drop is not None and few > max(budget.drop, MAX_EXAMPLE_POINTS):
         notes.append(
             f"The choice rests on {len(setup.test):,} validation examples: one of them is "
             f"{few:.1f} points, and a difference of {budget.drop:g} cannot be seen. Use more "

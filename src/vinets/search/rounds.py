@@ -24,10 +24,10 @@ from vinets.search.space import Candidate, Space
 from vinets.training.epochs import DivergedError
 
 ROUNDS = (1 / 18, 1 / 6)  # shares of the epochs, before the last round
-KEPT = 1 / 3  # share of a round that goes on to the next
+KEPT_SHARE = 1 / 3  # share of a round that goes on to the next
 MIN_KEPT = 6  # candidates that go on, if there are as many
 FINALISTS = 3  # trained to the end under a limit; for a drop, at most about as many by halving
-SAFER = 1.5  # times as large may a network be that is preferred because it will surely do
+SAFER_FACTOR = 1.5  # times as large may a network be that is preferred because it will surely do
 COSTS = "search.json"  # file of the costs, in the folder of a search
 RATES = (0.1, 0.02)  # learning rates, of which the better one in a training is taken
 
@@ -226,7 +226,7 @@ class Search:
                 low = middle + 1
         for one in row[low:]:  # the smallest that will do, and perhaps a safer one
             cost = self.table.costs[one.name].parameters
-            if cost > SAFER * self.table.costs[row[low].name].parameters:
+            if cost > SAFER_FACTOR * self.table.costs[row[low].name].parameters:
                 break
             if self._will_do(one) and self.surely(self.attempts[one.name]):
                 break
@@ -265,7 +265,7 @@ class Search:
         good = [one for one in small if self.reaches(one.accuracy)]
         if good and self.budget.drop is not None:
             good.sort(key=lambda one: one.cost.parameters)
-            most = SAFER * good[0].cost.parameters
+            most = SAFER_FACTOR * good[0].cost.parameters
             sure = [one for one in good if self.surely(one) and one.cost.parameters <= most]
             return (sure or good)[0], True
         if small:
@@ -282,4 +282,4 @@ class Search:
 
 def _kept(count: int) -> int:
     """Return how many of a round go on."""
-    return min(count, max(MIN_KEPT, round(KEPT * count)))
+    return min(count, max(MIN_KEPT, round(KEPT_SHARE * count)))

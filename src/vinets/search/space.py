@@ -36,7 +36,8 @@ HIGH_TEMPERATURE = 4.0
 VARIABLES = 16  # variables of a VI-Net, whose polynomials have at most 152 monomials
 MIN_GENERATORS, MAX_GENERATORS = 4, 64  # per class, of a VI-Net
 TIMED_STEPS = 6  # steps of training that tell how long all of it will take
-FEW, LONG = 4, 0.02  # so many examples tell enough if each takes more seconds than this
+TIMED_EXAMPLES = 4  # examples that tell as much where each takes more than
+SLOW_SECONDS = 0.02
 INT8 = "onnx-int8"  # export format
 REPEATED = "repeated"  # folder, in that of the search, of networks that are made again
 
@@ -199,11 +200,11 @@ class Space:
             fine_tune(network, some, recipe=trial.recipe, teacher=self.setup.model, progress=None)
             return (time.perf_counter() - begin) / count
 
-        few, many = min(FEW, most), min(TIMED_STEPS * batch, most)
+        few, many = min(TIMED_EXAMPLES, most), min(TIMED_STEPS * batch, most)
         with saved_tensors_hooks(keep, lambda tensor: tensor):
             seconds(few)  # meanwhile libraries choose their kernels
         took = seconds(few)
-        if took > LONG and self.setup.device.type == "cpu":
+        if took > SLOW_SECONDS and self.setup.device.type == "cpu":
             return took, sum(kept.values()) * batch // few
         seconds(many)  # and others for another size
         return seconds(many), 0

@@ -37,10 +37,12 @@ NORMALISATIONS = (nn.BatchNorm1d, nn.BatchNorm2d)
 SUMS = (operator.add, operator.iadd, torch.add, "add", "add_")
 
 # Lipschitz constants, for the Euclidean norm of one example in eval mode, by name.
-ONE = {"ReLU", "ReLU6", "Tanh", "Hardtanh", "Softplus", "Flatten", "Identity", "Dropout"}
-ONE |= {"Dropout2d", "relu", "relu_", "tanh", "tanh_", "abs", "absolute", "flatten", "contiguous"}
-ONE |= {"dropout", "view", "reshape", "squeeze"}
-LIPSCHITZ = dict.fromkeys(ONE, 1.0) | {"GELU": 1.13, "SiLU": 1.1}  # rounded upwards
+LIPSCHITZ_ONE = (
+    "ReLU ReLU6 Tanh Hardtanh Softplus Flatten Identity Dropout Dropout2d relu relu_ tanh tanh_ "
+    "abs absolute flatten contiguous dropout view reshape squeeze"
+)
+LIPSCHITZ = dict.fromkeys(LIPSCHITZ_ONE.split(), 1.0)
+LIPSCHITZ |= {"GELU": 1.13, "SiLU": 1.1}  # rounded upwards
 AVERAGES: dict[str, Callable[..., Any]] = {
     "avg_pool2d": F.avg_pool2d,
     "adaptive_avg_pool2d": F.adaptive_avg_pool2d,

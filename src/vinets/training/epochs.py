@@ -37,7 +37,7 @@ from vinets.training.feed import Feed
 
 EAGER_STEPS = 3  # before a recording; in them, libraries choose their kernels
 NAME = "checkpoint.safetensors"
-QUICK = 0.2  # seconds of writing, up to which a checkpoint follows every epoch
+MAX_WRITE_SECONDS = 0.2  # seconds of writing, up to which a checkpoint follows every epoch
 MAX_SHARE = 0.1  # largest share of the time that goes to checkpoints that take longer
 
 Criterion: TypeAlias = Callable[[Tensor, Tensor, Tensor | None, TrainingOptions], Tensor]
@@ -226,7 +226,7 @@ def fit(
                 state.best_state = {k: t.detach().clone() for k, t in module.state_dict().items()}
             # Short epochs of large networks on a GPU end sooner than the disk has written them.
             # Then a tenth of the time goes to checkpoints, at most.
-            due = cost <= QUICK or time.perf_counter() - written >= cost / MAX_SHARE
+            due = cost <= MAX_WRITE_SECONDS or time.perf_counter() - written >= cost / MAX_SHARE
             if folder is not None and (due or number == recipe.epochs):
                 begin = time.perf_counter()
                 write_checkpoint(folder, state, module, optimizer, facts)
