@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from vinets.paper.accuracy import SIMPLE
 from vinets.paper.backbones import RESNET18, RESNET34
 from vinets.paper.claims import CLAIMS, Evidence
+from vinets.paper.comparisons import SIMPLE
 from vinets.paper.plan import Plan, Results
 from vinets.report.values import Row
 from vinets.runs.trial import IdealFacts, TrainingFacts, TrialResult

@@ -22,7 +22,7 @@ BLOCKS = {
     "table": Table("t", NASTY, (Column(NASTY), Column("b")), (ROW,)),
     "settings": values.facts_table("t", NASTY, [(NASTY, NASTY)]),
     "code": values.Code(NASTY),
-    "folded": values.Folded(NASTY, (NASTY,)),
+    "folded": values.Details(NASTY, (NASTY,)),
     "beside": values.Beside((NASTY, NASTY)),
     "figure": Figure(
         "f", NASTY, Axis(NASTY), Axis(NASTY), (LINE,), levels=(values.ReferenceLine(NASTY, 1),)

@@ -70,7 +70,7 @@ def test_a_page_is_printed_but_for_its_pictures(capsys):
     figure = Figure("f", "A figure", Axis("x"), Axis("y"), (Series("s", (1,), (2,)),))
     blocks = (
         values.Beside((figure, values.Code("a  [b]\nc"))),
-        values.Folded("More", (TABLE,)),
+        values.Details("More", (TABLE,)),
         values.Bullets(("first", "second")),
     )
     lead = ("word " * 100, values.Facts((("Cut", "pool", "of 4"),)))

@@ -17,8 +17,8 @@ from scipy.stats import spearmanr
 from vinets.measure.accuracy import Difference
 from vinets.measure.dimension import dimension_correlation
 from vinets.paper import heading, table, text
-from vinets.paper.accuracy import ALGORITHMS, SIMPLE, judge_algorithms
 from vinets.paper.backbones import UNCUT, Backbone
+from vinets.paper.comparisons import ALGORITHMS, SIMPLE, judge_algorithms
 from vinets.paper.generators import A_CLASS, counts_of
 from vinets.paper.plan import (
     EXPERIMENTS,

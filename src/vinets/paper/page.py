@@ -113,7 +113,7 @@ def _section(result: ExperimentResult) -> Section:
     run: list[Block] = [blocks.Code(shlex.join(result.command))] if result.command else []
     if filled := tuple(table for table in tables if table.rows):
         run.append(blocks.Beside(filled))
-    folded = blocks.Folded("How it was run", tuple(run) or ("The results do not say.",))
+    folded = blocks.Details("How it was run", tuple(run) or ("The results do not say.",))
     notice = blocks.Notice(text("page", "missing", missing=result.missing))
     missing = [notice] * bool(result.missing)
     shown = (*result.text, *result.tables, *figures, blocks.Bullets(result.notes), folded)
@@ -142,7 +142,7 @@ def newcomers_page(results: Sequence[ExperimentResult]) -> Page:
     texts = {
         part: text("page-on-digits", part) for part in ("ideals", "truncation", "level", "next")
     }
-    comparisons = (texts["level"], blocks.Folded("Every comparison", truncation.tables))
+    comparisons = (texts["level"], blocks.Details("Every comparison", truncation.tables))
     layers: tuple[Block, ...] = (texts["truncation"], *truncation.figures, *comparisons)
     sections = (
         Section("Every polynomial on every class", _kept(kept), "kept"),

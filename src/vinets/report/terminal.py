@@ -69,7 +69,7 @@ def _show(block: Block, console: Console) -> None:
                 console.print(f"{name}: {value} ({remark})", soft_wrap=not watched)
         case blocks.Code(text):
             console.print(f"\n{text}", soft_wrap=True)
-        case blocks.Beside(parts) | blocks.Folded(_, parts):
+        case blocks.Beside(parts) | blocks.Details(_, parts):
             for inner in parts:
                 _show(inner, console)
         case Table():

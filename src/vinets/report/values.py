@@ -267,7 +267,7 @@ class Beside:
 
 
 @dataclass(frozen=True)
-class Folded:
+class Details:
     """Blocks that a reader opens to see."""
 
     title: str
@@ -275,7 +275,7 @@ class Folded:
 
 
 Block: TypeAlias = (
-    str | Notice | Table | Figure | Drawing | Bullets | Facts | Code | Beside | Folded
+    str | Notice | Table | Figure | Drawing | Bullets | Facts | Code | Beside | Details
 )
 """What a page is made of; text is a paragraph."""
 

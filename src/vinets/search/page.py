@@ -15,9 +15,9 @@ from vinets.report.values import (
     Bullets,
     Code,
     Column,
+    Details,
     Facts,
     Figure,
-    Folded,
     Notice,
     Page,
     ReferenceLine,
@@ -218,13 +218,13 @@ def search_page(result: SearchResult) -> Page:
                 f"{one}, {counted(one.epochs, 'epoch')}:\n  {shlex.join(one.command)}"
                 for one in sorted(others, key=lambda one: one.cost.parameters)
             )
-            repeated.append(Folded("What was not trained to the end", (Code(text),)))
+            repeated.append(Details("What was not trained to the end", (Code(text),)))
         sections.append(Section("To make each again", tuple(repeated), "commands"))
     about = [("seconds", round(result.seconds, 1)), *result.machine.items()]
     how: list[Block] = [facts_table("about", "How it was run", about)]
     if result.command:
         how.insert(0, Code(shlex.join(result.command)))
-    sections.append(Section("How it was run", (Folded("Command and machine", tuple(how)),)))
+    sections.append(Section("How it was run", (Details("Command and machine", tuple(how)),)))
     return Page(f"A small network for {result.data}", tuple(_lead(result)), tuple(sections))
 
 
