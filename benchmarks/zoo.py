@@ -35,7 +35,6 @@ from torch import Tensor, nn
 
 from benchmarks.record import RESULTS
 from vinets import CutNetwork, build, fine_tune
-from vinets.core.device import logits_of
 from vinets.export import export_network
 from vinets.latent.cut import StoppedNetwork, cut_points, truncate
 from vinets.latent.paths import main_tensor
@@ -120,7 +119,6 @@ DOZEN = (  # families that differ most, for the tests
 )
 NO_CUT = "no tensor in the network is passed by all paths"
 BATCH = 4
-VANISHED = 1e-20  # logits that random weights have made so small are rounding alone
 
 
 def make(name: str) -> tuple[nn.Module, Tensor]:
@@ -144,19 +142,21 @@ def make(name: str) -> tuple[nn.Module, Tensor]:
         known = getattr(network, "default_cfg", None) or {"input_size": (3, 224, 224)}
         pixels = 299 if name == "torchvision:inception_v3" else known["input_size"][-1]
     images = torch.randn(BATCH, 3, pixels, pixels)
+    for module in network.modules() if name.startswith("hf:Mobile") else ():
+        if isinstance(module, nn.Conv2d):
+            module.reset_parameters()  # theirs are so small that rounding is all that gets through
+    # Statistics of batches become those of the images, as in any network that was trained: without
+    # them, values vanish in some networks, and rounding is all that is left.
+    norms = [m for m in network.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]
+    momenta = [norm.momentum for norm in norms]
+    for norm in norms:
+        norm.reset_running_stats()
+        norm.momentum = None
     with torch.no_grad():
-        if float(logits_of(network.eval()(images)).abs().max()) < VANISHED:
-            _normalise(network, images)
+        network.train()(images)
+    for norm, momentum in zip(norms, momenta, strict=True):
+        norm.momentum = momentum
     return network.eval(), images
-
-
-def _normalise(network: nn.Module, images: Tensor) -> None:
-    """Let statistics of batches be those of the images, as in any network that was trained."""
-    for module in network.modules():
-        if isinstance(module, nn.modules.batchnorm._BatchNorm):
-            module.reset_running_stats()
-            module.momentum = None
-    network.train()(images)
 
 
 def examine(name: str, onnx: bool = True, checked: int = 4) -> dict[str, Any]:
@@ -191,6 +191,7 @@ def examine(name: str, onnx: bool = True, checked: int = 4) -> dict[str, Any]:
         network, (images, labels), cut.name, head="products", parameters=20_000, progress=None
     )
     options: dict[str, Any] = {"epochs": 1, "batch_size": BATCH, "augment": False}
+    options["learning_rate"] = 0.001  # a step on four images may take random weights anywhere
     fine_tune(net, (images, labels), trained="backbone", validation=0.0, progress=None, **options)
     folded = net.eval().folded()
     with torch.no_grad():

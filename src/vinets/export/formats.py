@@ -70,6 +70,7 @@ class Onnx(ExportFormat):
         model = exported.model_proto
         graph = model.graph
         _name_batch(graph)
+        _keep_zeros(onnx, graph)
         # Drop what the exporter notes down: lines and paths of the code that made the network.
         functions = [node for function in model.functions for node in function.node]
         tensors = (*graph.input, *graph.output, *graph.value_info, *graph.initializer)
@@ -253,6 +254,23 @@ def _runner(content: bytes, threads: int) -> Runner:
             raise RuntimeError(str(error)) from None
 
     return run
+
+
+def _keep_zeros(onnx: Any, graph: Any) -> None:
+    """Let maxima see the zeros of a padding before them.
+
+    onnxruntime joins both into one operator, whose padding is no value at all, unless the padding
+    differs from 0: by the smallest number that is one in float16, too.
+    """
+    known = {one.name: onnx.numpy_helper.to_array(one) for one in graph.initializer}
+    pads = {node.output[0]: node for node in graph.node if node.op_type == "Pad"}
+    for node in graph.node:
+        pad = pads.get(node.input[0]) if node.op_type == "MaxPool" else None
+        value = "" if pad is None or len(pad.input) < 3 else pad.input[2]
+        if pad is not None and (not value or (value in known and not known[value].any())):
+            name, tiny = f"{pad.output[0]}_value", torch.tensor(2.0**-24).numpy()
+            graph.initializer.append(onnx.numpy_helper.from_array(tiny, name))
+            pad.input[:] = [*pad.input[:2], name, *pad.input[3:]]
 
 
 def _name_batch(graph: Any) -> None:
