@@ -100,7 +100,7 @@ def test_the_same_call_goes_on_and_says_what_is_missing(found, model, data, monk
     folder, result = found
     before = (folder / "trials.jsonl").read_bytes()
     monkeypatch.setattr(EXPORT_FORMATS["onnx-int8"], "packages", ("none_of_that_name",))
-    monkeypatch.setattr(module, "BUSY", -1.0)
+    monkeypatch.setattr(module, "BUSY_SPREAD", -1.0)
     again = compress(model, data, "drop=3", out=folder, **OPTIONS)
     assert again.chosen == result.chosen and again.uncut.int8 is None
     assert (folder / "trials.jsonl").read_bytes() == before
@@ -110,7 +110,7 @@ def test_the_same_call_goes_on_and_says_what_is_missing(found, model, data, monk
 
 def test_few_examples_to_choose_by_are_noted(found, model, data, monkeypatch):
     folder, _ = found
-    monkeypatch.setattr(module, "FINE", 0.01)
+    monkeypatch.setattr(module, "MAX_EXAMPLE_POINTS", 0.01)
     for drop, noted in ((3, False), (0.1, True)):
         again = compress(model, data, f"drop={drop}", out=folder, int8=False, **OPTIONS)
         few = [note for note in again.notes if note.startswith("The choice rests on 225 valid")]
