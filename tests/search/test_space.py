@@ -63,7 +63,8 @@ def test_units_on_a_large_map_multiply_no_more_than_the_cut_saves():
     units = [one.parameters for one in candidates if one.head in ("products", "relu-units")]
     assert len(units) == 4 and max(units) == most < 500_000  # which they get on a small map
     assert positions(replace(early, shape=(40, 40, 64)), images) == 40 * 40  # channels are last
-    assert positions(replace(early, shape=(197, 192)), images) == 1  # a mean is read
+    assert positions(replace(early, shape=(197, 192)), images) == 197  # tokens
+    assert positions(replace(early, shape=(64,)), images) == 1
 
 
 def test_a_network_without_a_cut_that_saves_anything_is_refused(data):

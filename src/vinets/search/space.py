@@ -304,8 +304,6 @@ def generator_sizes(classes: int) -> int:
 
 def positions(point: CutPoint, example: Inputs) -> int:
     """Return at how many positions of its map a head uses a parameter, for such an example."""
-    if len(point.shape) < 3:
-        return 1  # vectors, and means of tokens
     output = torch.empty(1, *point.shape, device="meta")
     reader = LatentReader(channels_last=channels_come_last(output, example))
     return reader.describe(output).positions
