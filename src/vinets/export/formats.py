@@ -262,15 +262,17 @@ def _keep_zeros(onnx: Any, graph: Any) -> None:
     onnxruntime joins both into one operator, whose padding is no value at all, unless the padding
     differs from 0: by the smallest number that is one in float16, too.
     """
-    known = {one.name: onnx.numpy_helper.to_array(one) for one in graph.initializer}
+    known = {one.name: one for one in graph.initializer}
     pads = {node.output[0]: node for node in graph.node if node.op_type == "Pad"}
     for node in graph.node:
         pad = pads.get(node.input[0]) if node.op_type == "MaxPool" else None
-        value = "" if pad is None or len(pad.input) < 3 else pad.input[2]
-        if pad is not None and (not value or (value in known and not known[value].any())):
-            name, tiny = f"{pad.output[0]}_value", torch.tensor(2.0**-24).numpy()
+        if pad is None or len(pad.input) < 3 or pad.input[2] not in known:
+            continue
+        value = onnx.numpy_helper.to_array(known[pad.input[2]])
+        if not value.any():
+            name, tiny = f"{pad.output[0]}_value", (value + 2.0**-24).astype(value.dtype)
             graph.initializer.append(onnx.numpy_helper.from_array(tiny, name))
-            pad.input[:] = [*pad.input[:2], name, *pad.input[3:]]
+            pad.input[2] = name
 
 
 def _name_batch(graph: Any) -> None:
