@@ -160,7 +160,8 @@ def _read_once(
         write(memory)
         values = torch.frombuffer(memory.getbuffer(), dtype=torch.uint8)
         kept = values[needed:].nonzero()[:, 0]
-        return values[:needed].view(-1, *each)[kept], kept
+        images = values[:needed].view(-1, *each)
+        return images if len(kept) == len(paths) else images[kept], kept  # a copy takes as much
     whole = directory.resolve()
     name = hashlib.sha256(os.fsencode(whole)).hexdigest()[:12]
     folder = cache_folder() / f"{slug(whole.name)}-{name}"

@@ -54,6 +54,8 @@ def build(
         A kind of :data:`vinets.heads.HEADS`: ``"vanishing"`` and ``"local"`` make a VI-Net,
         ``"products"`` a product head; ``"ridge"``, ``"lda"``, ``"distance"`` and ``"closed"`` need
         no training; the others are plain heads to compare with.
+    device, seed, progress
+        Where to work, the seed of every draw, and how to show the work.
     **options
         Options of the head, such as ``components=32``, ``psi=0.01``, ``keep=16``, and of the
         latents, such as ``per_class=512``: fields of the class ``Options`` of the head, see
