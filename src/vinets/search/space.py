@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, fields
-from math import log, prod
+from math import prod
 from typing import Any
 
 import torch
@@ -266,8 +266,7 @@ def choose_cuts(points: Sequence[CutPoint], parameters: int, most: int = 10) -> 
 
     All paths of the network pass them, and they lie at the ends of blocks. Of neighbours with the
     same operations the last is taken, which is behind the norm or the activation. Where there are
-    too many, those are left that are spread most evenly over what is counted: operations, and the
-    logarithm of parameters with a small head.
+    too many, those are left that are spread most evenly over operations and parameters.
     """
     macs = max((point.macs for point in points), default=0)
     ends = [point for point in points if point.main and not point.inside and point.macs]
@@ -279,10 +278,7 @@ def choose_cuts(points: Sequence[CutPoint], parameters: int, most: int = 10) -> 
     rest = list(by_macs.values())
     if len(rest) <= most:
         return rest
-    _, small = head_sizes(parameters)
-    sizes = [log(point.parameters + small) for point in rest]
-    width = max(sizes) - min(sizes) or 1.0
-    places = [p.macs / rest[-1].macs + size / width for p, size in zip(rest, sizes, strict=True)]
+    places = [point.macs / macs + point.parameters / parameters for point in rest]
     first, last, free = min(places), max(places), list(range(len(rest)))
     for i in range(most):
         wanted = first + (i + 0.5) / most * (last - first)  # a stem alone is of little use
