@@ -321,3 +321,39 @@ def test_weights_lie_in_the_layout_that_was_asked_for(train):
     assert seen == [True, False]
     with pytest.raises(ValueError, match=r"'memory_format' parameter of .* 'auto'"):
         train_classifier(Watching(), train, memory_format="rows", **options)
+
+
+class Viewing(nn.Module):
+    """A network that views its map as a vector, which only one layout allows."""
+
+    def __init__(self, rows):
+        super().__init__()
+        self.conv = nn.Conv2d(3, 4, 3, stride=8, padding=1)
+        self.fc = nn.Linear(256, 2)
+        self.rows = rows  # .view or .reshape
+        self.seen = []
+
+    def forward(self, x):
+        z = self.conv(x).relu()
+        self.seen.append((x.is_contiguous(), z.dtype == torch.bfloat16))
+        return self.fc(getattr(z, self.rows)(len(x), -1))
+
+
+@pytest.mark.parametrize("native", [True, False])
+def test_large_images_lie_as_the_network_bears_them_in_the_precision_of_the_cpu(
+    monkeypatch, native
+):
+    monkeypatch.setattr(tune, "cpu_multiplies_bfloat16", lambda: native)
+    large = (torch.rand(32, 3, 64, 64), torch.arange(32) % 2)
+    options = {"epochs": 1, "batch_size": 16, "precision": "auto", "progress": None}
+    plain, fast = Viewing("view"), Viewing("reshape")
+    history = train_classifier(plain, large, teacher=Viewing("reshape"), **options)
+    assert plain.seen[-1] == (True, False) and history.recipe.precision == "auto"
+    history = train_classifier(fast, large, **options)
+    assert fast.seen[-1] == (False, native)
+    assert history.recipe.precision == ("bfloat16" if native else "auto")
+    # A teacher is as old as that, too; what is asked for outright is done.
+    train_classifier(student := Viewing("reshape"), large, teacher=Viewing("view"), **options)
+    assert student.seen[-1] == (True, False)
+    with pytest.raises(RuntimeError, match="view size"):
+        train_classifier(Viewing("view"), large, memory_format="channels_last", **options)

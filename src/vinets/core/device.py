@@ -115,6 +115,12 @@ class RecordingError(ValueError):
     """A network that cannot be recorded."""
 
 
+def cpu_multiplies_bfloat16() -> bool:
+    """Return whether the CPU has instructions for it; without, autocast is slower than float32."""
+    known = torch.cpu.get_capabilities() if hasattr(torch.cpu, "get_capabilities") else {}
+    return any(known.get(name, False) for name in ("avx512_bf16", "amx_bf16"))
+
+
 def on_side_stream(work: Callable[[], R]) -> R:
     """Do the work on a separate CUDA stream, as torch asks for before it is recorded."""
     main, side = torch.cuda.current_stream(), torch.cuda.Stream()

@@ -138,7 +138,8 @@ class TrainingOptions(Options):
     precision: str = option(
         "float32",
         choice("float32", "tf32", "bfloat16", "auto"),
-        "Precision of products (tf32 is for GPUs, bfloat16 by autocast, auto is that on a GPU).",
+        "Precision of products (tf32 is for GPUs, bfloat16 by autocast; auto is that on a GPU, and "
+        "for images from 64 pixels on where a CPU has instructions for it).",
     )
     validation: float = option(0.1, real(0, 1), "Share held out to choose an epoch; 0 is the last.")
     augment: bool = option(True, FLAG, "Augment: random crops and flips, or what the data does.")
@@ -179,7 +180,7 @@ class TrainingOptions(Options):
         "auto",
         choice(*LAYOUTS),
         "Layout of images in tuning.",
-        shown="channels_last on a GPU, and on a CPU from 64 pixels on",
+        shown="channels_last on a GPU, and on a CPU from 64 pixels on, if the network bears it",
     )
     compiled: bool = option(
         False, FLAG, "Compile the network before it is tuned.", flag="--compile", result=False

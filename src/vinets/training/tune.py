@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -13,13 +13,13 @@ import torch
 from torch import Tensor, nn
 
 from vinets.core.checks import one_of
-from vinets.core.device import device_of
+from vinets.core.device import cpu_multiplies_bfloat16, device_of, each, evaluating
 from vinets.core.options import flat, gather
 from vinets.core.progress import Progress, progress_of
 from vinets.core.settings import BACKBONE, LAYOUTS, TrainingOptions
 from vinets.core.tensors import digest
-from vinets.data.conversion import as_source
-from vinets.data.images import ImageSource, at_once
+from vinets.data.conversion import LoaderSource, as_source
+from vinets.data.images import at_once
 from vinets.heads import Head, ProductsHead
 from vinets.networks.network import CutNetwork, remember_examples
 from vinets.training.epochs import Criterion, Group, History, distilled, fit
@@ -34,7 +34,7 @@ from vinets.training.feed import (
 )
 from vinets.training.last_layer import solve_classifier
 
-LARGE_SIDE = 64  # pixels, from which convolutions on a CPU are faster with channels last
+LARGE_SIDE = 64  # pixels, from which channels last and bfloat16 are faster on a CPU
 MAX_VIEWS = 4 << 30  # bytes of cached latents that leave room for variables made of them
 
 
@@ -128,7 +128,8 @@ def fine_tune(
         groups.append(Group(backbone, recipe.backbone_rate, recipe.backbone_decay))
         try:
             with _inputs_of(network, data, recipe, teacher, device) as feed:
-                return fit(network, feed, recipe, compiled=recipe.compiled, start=start, **call)
+                more: Any = {"compiled": recipe.compiled, "start": start}
+                return fit(network, feed, feed.recipe, **more, **call)
         finally:
             network.freeze()
             network.eval()
@@ -172,13 +173,25 @@ def _inputs_of(
     teacher: nn.Module | Lessons | None,
     device: torch.device,
 ) -> Iterator[InputFeed]:
-    """Feed a whole network; meanwhile weights and images lie as is faster on the device."""
+    """Feed a whole network; meanwhile weights and images lie as is faster on the device.
+
+    The recipe of the feed has the precision that is faster where it was left open.
+    """
     features = isinstance(network, CutNetwork) and network.head.matches_features
     data, last = as_source(data), recipe.memory_format == "channels_last"
-    if recipe.memory_format == "auto":
-        # Sources of images alone, because a loader draws random numbers when it is read.
-        side = min(data.images.shape[2:]) if isinstance(data, ImageSource) else 0
-        last = device.type == "cuda" or side >= LARGE_SIDE
+    whole = teacher.teacher if isinstance(teacher, Lessons) else teacher
+    if not isinstance(data, LoaderSource):  # reading it draws random numbers
+        example, cuda = (
+            each(data.example(), lambda tensor: tensor.to(device)),
+            device.type == "cuda",
+        )
+        if isinstance(example, Tensor) and example.ndim == 4:
+            fast = cuda or min(example.shape[2:]) >= LARGE_SIDE
+            half = recipe.precision == "auto" and (cuda or cpu_multiplies_bfloat16())
+            networks = [one for one in (network, whole) if one is not None]
+            if fast and _run_by_channel(networks, example, half):
+                last = recipe.memory_format != "contiguous"
+                recipe = replace(recipe, precision="bfloat16") if half and not cuda else recipe
     layout = torch.channels_last if last else torch.contiguous_format
     network.to(memory_format=layout)
     if isinstance(teacher, nn.Module) and last:
@@ -192,6 +205,19 @@ def _inputs_of(
         yield feed
     finally:
         network.to(memory_format=torch.contiguous_format)
+
+
+def _run_by_channel(networks: Iterable[nn.Module], example: Tensor, half: bool) -> bool:
+    """Return whether networks take an example with channels last; many view maps as vectors."""
+    example = example.to(memory_format=torch.channels_last)
+    for network in networks:
+        network.to(example.device)
+        with evaluating(network), suppress(RuntimeError):
+            with torch.autocast(example.device.type, torch.bfloat16, enabled=half):
+                network(example)
+            continue
+        return False
+    return True
 
 
 def criterion_of(head: Head, recipe: TrainingOptions) -> Criterion | None:
@@ -252,4 +278,4 @@ def train_classifier(
     laid_out = replace(recipe, memory_format=memory_format)
     call: dict[str, Any] = {"directory": directory, "device": device, "progress": progress}
     with _inputs_of(model, data, laid_out, teacher, device) as feed:
-        return fit(model, feed, recipe, stage="training the backbone", **call)
+        return fit(model, feed, feed.recipe, stage="training the backbone", **call)
