@@ -25,7 +25,7 @@ from vinets.models.records import source_of, spec_of
 from vinets.networks.network import CutNetwork
 from vinets.runs.setup import Cut, Setup
 from vinets.runs.trial import Trial
-from vinets.training import fine_tune
+from vinets.training import Lessons, fine_tune
 
 MAX_SHARE = 0.9  # share of parameters or operations, beyond which a cut saves nothing
 MAX_HEAD = 500_000  # parameters of a large head
@@ -36,7 +36,7 @@ HIGH_TEMPERATURE = 4.0
 VARIABLES = 16  # variables of a VI-Net, whose polynomials have at most 152 monomials
 MIN_GENERATORS, MAX_GENERATORS = 4, 64  # per class, of a VI-Net
 TIMED_STEPS = 6  # steps of training that tell how long all of it will take
-TIMED_EXAMPLES = 4  # examples that tell as much where each takes more than
+TIMED_EXAMPLES = 16  # examples that tell as much where each takes more than
 SLOW_SECONDS = 0.02
 INT8 = "onnx-int8"  # export format
 REPEATED = "repeated"  # folder, in that of the search, of networks that are made again
@@ -189,6 +189,7 @@ class Space:
         network, _ = Cut(self.setup, trial, progress_of(None)).network(trial)
         batch, most = trial.recipe.batch_size, len(self.setup.train)
         kept: dict[int, int] = {}  # bytes by address, because views share theirs
+        lessons = Lessons(self.setup.model)  # in a search, too, it is asked once for all candidates
 
         def keep(tensor: Tensor) -> Tensor:
             storage = tensor.untyped_storage()
@@ -197,7 +198,7 @@ class Space:
 
         def seconds(count: int) -> float:
             some, begin = self.setup.train.subset(torch.arange(count)), time.perf_counter()
-            fine_tune(network, some, recipe=trial.recipe, teacher=self.setup.model, progress=None)
+            fine_tune(network, some, recipe=trial.recipe, teacher=lessons, progress=None)
             return (time.perf_counter() - begin) / count
 
         few, many = min(TIMED_EXAMPLES, most), min(TIMED_STEPS * batch, most)
