@@ -22,7 +22,7 @@ demo: $(if $(wildcard $(STAMP)),$(STAMP),$(DEMO)) ## Repeat the paper on digits:
 	$(BIN)/vinets report out/demo
 
 test: lint ## Check style, types and layers, then run every test and doctest
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile --durations=40
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder --durations=40
 
 lint: $(STAMP) ## Check style, types, layers and what is installed only
 	$(BIN)/python -m pip check

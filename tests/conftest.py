@@ -15,6 +15,18 @@ with suppress(ImportError):  # a machine that only measures may be without
     settings.load_profile("any machine")
 
 
+LONGEST = {  # files that take ten seconds or more
+    *("test_program.py", "test_reproduce.py", "test_zoo.py", "test_digits.py", "test_run.py"),
+    *("test_onnx.py", "test_executors.py", "test_make.py", "test_export.py", "test_construct.py"),
+    *("test_readme_and_tables.py", "test_insight.py", "test_stream.py", "test_tutorials.py"),
+}
+
+
+def pytest_collection_modifyitems(items):
+    """Begin with the longest files, so that no process is left alone with one at the end."""
+    items.sort(key=lambda item: item.path.name not in LONGEST)
+
+
 @pytest.fixture(autouse=True, scope="session")
 def _one_thread():
     """Small matrices: threads cost more than they bring."""
