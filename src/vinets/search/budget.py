@@ -308,6 +308,7 @@ def in_turns(
     where: torch.device | str,
     progress: Progress,
     long: bool = False,
+    memory: bool = False,
 ) -> dict[str, Throughput]:
     """Measure how fast networks are at a batch size, window by window in turns.
 
@@ -316,7 +317,7 @@ def in_turns(
     cannot be recorded, none is.
     """
     options: dict[str, Any] = LONG_WINDOWS if long else WINDOWS
-    options = options | {"batch_sizes": (batch,), "device": where, "memory": False}
+    options = options | {"batch_sizes": (batch,), "device": where, "memory": memory}
     timed: dict[str, list[Throughput]] = {}
     progress.start("timing", 1)
     if resolve_device("compress", where).type == "cuda":

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from vinets.core.device import resolve_device
+from vinets.core.device import each, resolve_device
 from vinets.core.executors import open_executor
 from vinets.core.files import locked, write_json, write_text
 from vinets.core.options import gather
@@ -23,7 +23,7 @@ from vinets.core.settings import SampleOptions, SearchOptions, SpeedOptions
 from vinets.data.conversion import limit_source, split_source
 from vinets.data.source import DataSplit, Source, require_split
 from vinets.export import ExportedNetwork, export_network, open_exported
-from vinets.measure import evaluate, machine
+from vinets.measure import evaluate, flops, machine
 from vinets.measure.accuracy import over_images
 from vinets.networks.network import CutNetwork, refuse_seen
 from vinets.report import html
@@ -209,9 +209,11 @@ def measure(
         if last:
             networks[one.name] = search.network(one)
     watch.start("testing", len(networks))
-    wrong = {}
+    wrong, example = {}, each(setup.test.example(), lambda tensor: tensor.to(setup.device))
     for name, network in networks.items():
         wrong[name] = wrong_answers(network, data.test, setup.device)
+        cost = replace(measured[name].cost, macs=flops(network, example) // 2)
+        measured[name] = replace(measured[name], cost=cost)
         watch.advance()
     turns = dict(networks)
     where = resolve_device("compress", budget.where or setup.device)
@@ -225,12 +227,13 @@ def measure(
         if where.type == "cpu":  # the only device on which files run
             turns[f"{name} in int8"] = file
     batch, long = budget.batch if budget.latency else SpeedOptions().batch, bool(budget.latency)
-    timed = in_turns(turns, setup.test.example(batch), batch, where, watch, long)
+    timed = in_turns(turns, setup.test.example(batch), batch, where, watch, long, memory=True)
     speeds: dict[str, dict[str, Any]] = {}
     for name, speed in timed.items():
         latency = speed.latency_ms / 1e3
         spread = latency * relative_spread(speed)
         speeds[name] = {"speed": speed.median, "latency": latency, "spread": spread}
+        speeds[name]["memory"] = speed.peak_memory
     count = len(data.test)
     for name, answers in wrong.items():
         one = replace(measured[name], test=1 - len(answers) / count, **speeds[name])

@@ -55,6 +55,7 @@ def finalists_table(result: SearchResult) -> Table:
         Column("latency", batch, ".3g", std="spread", better="lower", short="ms"),
         Column("speed", "examples/s", ",.0f", better="higher", short="ex/s"),
         Column("faster", "", ".2f×"),
+        Column("memory", "peak memory, MB", ",.0f", better="lower", short="RAM MB"),
         Column("seconds", "training, s", ".0f", short="s"),
     ]
     rows = []
@@ -96,7 +97,7 @@ def _row(one: Attempt, result: SearchResult | None, suffix: str = "") -> Row:
         **{"macs": (1, cost.macs), "mmacs": (1e-6, cost.macs)},
         **{"expected": (1e3, cost.latency), "expected spread": (1e3, cost.spread)},
         **{"latency": (1e3, one.latency), "spread": (1e3, one.spread)},
-        **{"accuracy": (100, one.test), "speed": (1, one.speed)},
+        **{"accuracy": (100, one.test), "speed": (1, one.speed), "memory": (1e-6, one.memory)},
         "seconds": (1, one.seconds if trained else None),
     }
     values |= {name: scale * value for name, (scale, value) in scaled.items() if value is not None}

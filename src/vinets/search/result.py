@@ -41,6 +41,7 @@ class Attempt:
     speed: float | None = None  # examples per second, where all that were tested took turns
     latency: float | None = None  # seconds of a forward pass, in the same turns
     spread: float | None = None  # standard deviation of the latency over windows of time
+    memory: int | None = None  # bytes at the fullest moment of such a pass
     seconds: float = 0.0  # duration of all its trainings
     command: tuple[str, ...] = ()  # makes it again, as it is after its longest training
     int8: Attempt | None = None  # the same in a file of ONNX, which onnxruntime runs on the CPU
