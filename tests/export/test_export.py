@@ -108,7 +108,8 @@ def test_a_program_computes_the_same_and_knows_its_classes(net, program):
     torch.testing.assert_close(loaded(images), net(images), atol=1e-4, rtol=1e-4)
     told = json.loads(extra["metadata.json"])
     assert told.pop("classes") == list("0123456789")
-    assert told == {"preprocessing": net.record.preprocessing, "data": net.record.data}
+    known = {"preprocessing": net.record.preprocessing, "data": net.record.data}
+    assert told == known | {"writer": "vinets"}
     told = program.to_dict()
     assert json.loads(json.dumps(told)) == told and told["path"] == str(program.path)
 

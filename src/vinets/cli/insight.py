@@ -47,7 +47,7 @@ def theory(
     """
     from torch import Tensor
 
-    from vinets.core.files import write_json, write_text
+    from vinets.core.files import refuse_foreign, write_json, write_text
     from vinets.core.plain import as_plain
     from vinets.data.conversion import draw_from
     from vinets.measure import machine
@@ -60,6 +60,8 @@ def theory(
     device = common.start()
     if data is not None and shape is not None:
         raise ValueError("Pass --shape or --data, because --data gives the shape as well.")
+    for name in ("theory.json", "theory.html", RUN_FILE):
+        refuse_foreign("" if out is None else out / name)
     opened, example, split = open_uncut(model, data, shape, **reading.keywords())
     require_weights(opened)
     if not isinstance(example, Tensor):
@@ -188,7 +190,7 @@ def explain(
 
     Example: vinets explain out/small digit.png --out why.html
     """
-    from vinets.core.files import write_text
+    from vinets.core.files import refuse_foreign, write_text
     from vinets.data.formats import UnknownData
     from vinets.explanations.explain import explain as find_reasons
     from vinets.explanations.page import explain_page
@@ -199,6 +201,7 @@ def explain(
     device = common.start()
     if out is not None and out.is_dir():
         raise ValueError(f"{out} is a folder. Pass the name of a file with --out.")
+    refuse_foreign(out or "")
     spec, read = (data, reading) if data is not None else _recorded(net, reading)
     try:
         opened, split = open_with_data(net, spec, **read.keywords())

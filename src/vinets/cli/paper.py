@@ -99,7 +99,7 @@ def report(
 
     Example: vinets report out/results
     """
-    from vinets.core.files import write_text
+    from vinets.core.files import refuse_foreign, write_text
     from vinets.paper.page import can_show, newcomers_page, read_results, results_page
     from vinets.report import html
 
@@ -108,6 +108,7 @@ def report(
     page = results / f"report{quick}.html" if out is None else out
     if page.is_dir():
         raise ValueError(f"{page} is a folder. Pass the name of a file with --out.")
+    refuse_foreign(page)
     newcomers = can_show(experiments)
     shown = newcomers_page(experiments) if newcomers else results_page(experiments, title)
     # A text of JSON may hold half a pair of surrogates, which no file can.

@@ -18,7 +18,7 @@ from cyclopts import Parameter, Token
 
 from vinets import __version__
 from vinets.core.checks import reason_of, shortened
-from vinets.core.files import read_bytes, write_text
+from vinets.core.files import read_bytes, refuse_foreign, write_text
 from vinets.core.options import FLAG, PATH, TEXT, Domain, Options, option, option_fields, whole
 from vinets.core.plain import nearest
 
@@ -265,6 +265,7 @@ def given_options(arguments: Iterable[Any]) -> dict[str, Any]:
 
 def write_run(folder: Path, command: str, values: Mapping[str, Any]) -> Path:
     """Write what was given to a command, so that ``vinets COMMAND --config FILE`` repeats it."""
+    refuse_foreign(folder / RUN_FILE)
     heading = f"# To run it again: vinets {command} --config {RUN_FILE}\n"
     facts = {"command": command, "version": __version__, **values}
     return write_text(folder / RUN_FILE, heading + tomli_w.dumps(facts))

@@ -18,6 +18,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import chain
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -114,6 +115,26 @@ def _integer(digits: str) -> int:
 
 
 # --- writing ----------------------------------------------------------------------------------
+
+
+def refuse_foreign(path: str | Path) -> None:
+    """Raise if a file is there that another program wrote: nothing of ours replaces it.
+
+    Every file that is ours has the name of the package in it.
+    """
+    if not Path(path).is_file() or not os.path.getsize(path):
+        return
+    with (
+        open_regular(path) as file,
+        named(path),
+        mmap(file.fileno(), 0, access=ACCESS_READ) as content,
+    ):
+        ours = content.find(b"vinets") >= 0
+    if not ours:
+        raise ValueError(
+            f"{path} is there already, and vinets did not write it. Choose another name, or "
+            "remove it."
+        )
 
 
 @contextmanager

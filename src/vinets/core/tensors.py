@@ -15,7 +15,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from vinets.core.checks import file_error, reason_of
-from vinets.core.files import open_regular, parse_json, written_aside
+from vinets.core.files import open_regular, parse_json, refuse_foreign, written_aside
 
 MAX_HEADER_BYTES = 8 << 20  # a tensor takes about a hundred
 MAX_AXES = 8
@@ -119,6 +119,7 @@ def write_tensors(
     path: str | Path, kind: str, tensors: dict[str, Tensor], facts: dict[str, Any]
 ) -> None:
     """Write ``tensors`` and JSON-able ``facts`` to ``path``, marked as ``kind``."""
+    refuse_foreign(path)
     marks = {"format": f"vinets.{kind}", "version": DESCRIPTION_VERSION}
     write_file(path, tensors, marks | {"facts": as_note(facts)})
 

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from vinets.core.checks import first_reason_of, parameter_error
 from vinets.core.device import Inputs, call, each, tensors_of
-from vinets.core.files import check_name
+from vinets.core.files import check_name, refuse_foreign
 from vinets.core.options import flat
 from vinets.core.plain import as_plain
 from vinets.core.settings import ExportOptions
@@ -73,8 +73,8 @@ def export_network(
     preprocessing, as JSON: in the metadata of an ONNX file, or in the extra file ``metadata.json``
     of a program.
 
-    A file that exists is replaced. ValueError is raised if the network cannot be exported, or the
-    file computes something else, or is wrong too often; then nothing is written.
+    A file of an earlier export is replaced. ValueError is raised if the network cannot be exported,
+    or the file computes something else, or is wrong too often; then nothing is written.
 
     Parameters
     ----------
@@ -97,6 +97,7 @@ def export_network(
         For what is drawn: random inputs, and the examples that int8 is calibrated on.
     """
     target = Path(path)
+    refuse_foreign(target)
     kind = _format(target, exporting, data)
     plain = _network(network, data, example)
     if data is not None:

@@ -173,7 +173,8 @@ class OnnxInt8(Onnx):
 
 def metadata_of(network: Network) -> dict[str, Any]:
     """Return what a file should tell about the network, for JSON; its training ``data``, too."""
-    return {name: getattr(network.record, name) for name in ("classes", "preprocessing", "data")}
+    told = {name: getattr(network.record, name) for name in ("classes", "preprocessing", "data")}
+    return told | {"writer": "vinets"}
 
 
 def program_of(network: Network) -> torch.export.ExportedProgram:

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from vinets import pretrained
 from vinets.core.checks import format_bytes, reason_of
-from vinets.core.files import locked, read_json, write_json
+from vinets.core.files import locked, read_json, refuse_foreign, write_json
 from vinets.core.plain import as_plain, from_plain
 from vinets.core.registry import UnknownName
 from vinets.core.tensors import as_note, digest, read_file, read_header
@@ -62,7 +62,12 @@ def save_network(network: CutNetwork, directory: str | Path) -> None:
     if network.distances is not None:
         config["distances"] = network.distances.config()
     with locked(folder, wait=True):  # both files of one writer
-        save_weights(network, folder / MODEL)
+        if (folder / DESCRIPTION).is_file():
+            raise ValueError(f"{folder} holds an uncut network. Choose another folder.")
+        if not (folder / CONFIG).is_file():  # or the weights have one that says whose they are
+            refuse_foreign(folder / MODEL)
+        refuse_foreign(folder / CONFIG)
+        save_weights(network, folder / MODEL, {"writer": "vinets"})
         config = _tied(config, network.state_dict())
         # last, because a folder with it counts as a saved network
         write_json(folder / CONFIG, config)

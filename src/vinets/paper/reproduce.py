@@ -117,7 +117,7 @@ def reproduce(
     :func:`vinets.core.executors.open_executor`. The ``command`` is kept in the results, and
     ``show`` gets each of them when it is complete.
     """
-    chosen, store = chosen_experiments(names, plan), Store(out)
+    chosen, store = chosen_experiments(names, plan), Store(out, "experiments")
     trials = [trial for experiment in chosen for trial in experiment.trials(plan)]
     needed = {trial.network for trial in trials}
     folders = replace(folders, uncut=store.folder / "uncut")

@@ -113,7 +113,8 @@ def compare_heads(
         As for :func:`vinets.compress`.
     """
     on = resolve_device("compare_heads", device)
-    setup, store = Setup(UNCUT, model, data, on), Store(out)
+    setup, store = Setup(UNCUT, model, data, on), Store(out, "a cut network")
+    store.check_kind()
     setup.look_at_accuracy(stated, say)
     heads = head_trials(replace(trial, network=UNCUT), baselines=baselines)
     timed = speed_trial(heads)

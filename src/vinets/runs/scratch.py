@@ -87,7 +87,7 @@ def train_into(
         settings = {"model": model, "recipe": changes(recipe)}
         # The weights to begin with need no digest: they follow from the seed of the recipe.
         identity = replace(setup.identity, weights="")
-        Store(folder).claim([], {model: identity}, {".": settings})
+        Store(folder, "an uncut network").claim([], {model: identity}, {".": settings})
         history = train_classifier(
             setup.model,
             setup.train,

@@ -53,6 +53,10 @@ except ImportError:  # joblib before 1.6 brings its own
     from joblib.externals import cloudpickle
 
 FILE, TRIALS = "store.json", "trials.jsonl"
+# What commands write beside the file, which a folder without it has from elsewhere.
+WRITTEN = ("config.json", "model.safetensors", "network.json", "weights.safetensors")
+WRITTEN += ("results.json", "report.html", "run.toml")
+REMEDY = "Choose another folder, or delete this one to start anew."
 MAX_BYTES = 1 << 30  # bytes of a file of results
 WORKERS = ".workers"  # folder in the store for what workers share, there while they work
 Setups: TypeAlias = Mapping[str, Setup | SetupFiles]
@@ -74,15 +78,19 @@ class TrialRecord:
 class _Contents:
     """What ``store.json`` holds: the uncut networks, and which trial each folder was saved by."""
 
+    kind: str = ""  # of what is in the folder; empty in files of earlier versions
     networks: dict[str, Identity] = field(default_factory=dict)
     saved: dict[str, dict[str, Any]] = field(default_factory=dict)
 
 
 class Store:
-    """Results in ``folder/trials.jsonl``, and networks that trials saved below ``folder``."""
+    """Results in ``folder/trials.jsonl``, and networks that trials saved below ``folder``.
 
-    def __init__(self, folder: str | Path) -> None:
-        self.folder = Path(folder)
+    A folder keeps one ``kind`` of results, such as "a search".
+    """
+
+    def __init__(self, folder: str | Path, kind: str = "results") -> None:
+        self.folder, self.kind = Path(folder), kind
         if any((self.folder / "trials").glob("*.json")):
             raise ValueError(
                 f"{self.folder} holds results of version 0.2, a file for each. Rewrite them with "
@@ -164,21 +172,33 @@ class Store:
                 raise ValueError(
                     f"Two trials save their networks in {trial.save!r}. Give each its own folder."
                 )
-        path, contents = self.folder / FILE, _Contents()
-        if path.is_file():
-            contents = from_plain(_Contents, read_json(path, inside=self.folder), str(path))
-        remedy = "Choose another folder, or delete this one to start anew."
+        contents = self.check_kind()
         for name, now in identities.items():
             if differ := contents.networks.get(name, now).differences(now):
                 other = f"{name or 'a network'} with other {' and other '.join(differ)}"
-                raise ValueError(f"{self.folder} holds results of {other}. {remedy}")
+                raise ValueError(f"{self.folder} holds results of {other}. {REMEDY}")
         for place, ours in as_plain(saved).items():
             if differ := _differences(contents.saved.get(place, ours), ours):
                 # A damaged file may have endless names.
                 other = f"settings: they differ in {textwrap.shorten(', '.join(differ), 200)}"
-                raise ValueError(f"{self.folder} holds a run with other {other}. {remedy}")
+                raise ValueError(f"{self.folder} holds a run with other {other}. {REMEDY}")
         networks, folders = {**contents.networks, **identities}, {**contents.saved, **saved}
-        write_json(path, as_plain({"networks": networks, "saved": folders}))
+        write_json(self.folder / FILE, as_plain(_Contents(self.kind, networks, folders)))
+
+    def check_kind(self) -> _Contents:
+        """Refuse a folder with other files or results of another kind; return what it holds."""
+        path = self.folder / FILE
+        if path.is_file():
+            contents = from_plain(_Contents, read_json(path, inside=self.folder), str(path))
+            if contents.kind not in ("", self.kind):
+                raise ValueError(f"{self.folder} holds {contents.kind}, not {self.kind}. {REMEDY}")
+            return contents
+        if there := [name for name in WRITTEN if (self.folder / name).exists()]:
+            raise ValueError(
+                f"{self.folder} holds {there[0]}, which this command did not write. Choose another "
+                "folder."
+            )
+        return _Contents()
 
 
 def _differences(theirs: dict[str, Any], ours: dict[str, Any]) -> list[str]:

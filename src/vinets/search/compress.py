@@ -28,10 +28,11 @@ from vinets.measure.accuracy import over_images
 from vinets.networks.network import CutNetwork, refuse_seen
 from vinets.report import html
 from vinets.runs.setup import Setup, wrong_answers
+from vinets.runs.store import Store
 from vinets.search.budget import Budget, in_turns, parse_budget, relative_spread
 from vinets.search.page import search_page
 from vinets.search.result import Attempt, SearchPlan, SearchResult
-from vinets.search.rounds import Search
+from vinets.search.rounds import SEARCH, Search
 from vinets.search.space import INT8, CommandWords
 
 MAX_EXAMPLE_POINTS = 0.5  # points that one example may be worth without a note, whatever the drop
@@ -97,6 +98,7 @@ def compress(
     with ExitStack() as stack:
         folder = Path(out if out is not None else stack.enter_context(TemporaryDirectory()))
         stack.enter_context(locked(folder))
+        Store(folder, SEARCH).check_kind()
         setup, final = divide(
             model, data, searching.limit, validation=validation, seed=seed, device=device
         )

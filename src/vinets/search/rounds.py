@@ -28,6 +28,7 @@ KEPT_SHARE = 1 / 3  # share of a round that goes on to the next
 MIN_KEPT = 6  # candidates that go on, if there are as many
 FINALISTS = 3  # trained to the end under a limit; for a drop, at most about as many by halving
 SAFER_FACTOR = 1.5  # times as large may a network be that is preferred because it will surely do
+SEARCH = "a search"  # kind of results
 COSTS = "search.json"  # file of the costs, in the folder of a search
 RATES = (0.1, 0.02)  # learning rates, of which the better one in a training is taken
 
@@ -56,7 +57,7 @@ class Search:
         self.rungs = sorted({max(1, round(s * self.epochs)) for s in ROUNDS} - {self.epochs})
         self.rates = {True: RATES[0], False: RATES[0]}  # by whether a training goes to the end
         self.recorded = True  # whether a GPU records steps; until one cannot be
-        self.watch, self.store = progress_of(progress), Store(folder)
+        self.watch, self.store = progress_of(progress), Store(folder, SEARCH)
         self.space = Space(setup, options.cuts, seed, examples)
         self.table = CostTable()
         self.attempts: dict[str, Attempt] = {}
