@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from io import StringIO
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ import torch
 from PIL import Image
 from program import python
 
+from vinets.__main__ import Printed
 from vinets.models import digits_cnn, save_weights
 
 pytestmark = pytest.mark.skipif(not Path("/proc").is_dir(), reason="needs Linux")
@@ -189,3 +191,12 @@ def test_a_fit_in_a_forked_process_ends():
         "import signal; signal.alarm(20); raise SystemExit(os.waitpid(child, 0)[1] >> 8)"
     )
     python(script, code=7, OMP_NUM_THREADS="2")
+
+
+def test_names_from_files_command_no_terminal():
+    evil = "\x1b[2J\x1b]0;title\x07\x9b31m"
+    _, said = program("evaluate", f"{evil}net", "--data", "digits").communicate()
+    assert "[2J" in said and not set(said) & {"\x1b", "\x07", "\x9b"}
+    stream = StringIO()
+    assert Printed(stream).write(f"\x1b[1mbold\x1b[0m\ta\r\n{evil}") > 20
+    assert stream.getvalue() == "\x1b[1mbold\x1b[0m\ta\n[2J]0;title31m"  # colours stay

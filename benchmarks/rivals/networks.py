@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from benchmarks.rivals.plan import Rival
 from vinets.heads.base import seeded
@@ -44,16 +44,17 @@ def width_for(model: str, classes: int, size: int) -> float:
     return min((channels / 64 for channels in range(ALIGNED, 65, ALIGNED)), key=gap)
 
 
-def pruned(given: nn.Module, size: int, scope: str) -> nn.Module:
+def pruned(given: nn.Module, size: int, scope: str, example: Tensor | None = None) -> nn.Module:
     """The network with about ``size`` parameters that Torch-Pruning leaves of ``given``.
 
     Channels go by the norm of their group: all weights that depend on them.
     """
     low, high = 0.0, 1.0
+    example = torch.zeros(1, 3, 32, 32) if example is None else example.cpu()
     best = copy.deepcopy(given)
     for _ in range(12):  # halvings: to less than a channel in 512
         ratio = (low + high) / 2
-        found = _less(given, ratio, scope)
+        found = _less(given, ratio, scope, example)
         gap, before = (abs(parameters(one) - size) for one in (found, best))
         best = found if gap < before else best
         if gap <= CLOSE * size:
@@ -62,7 +63,7 @@ def pruned(given: nn.Module, size: int, scope: str) -> nn.Module:
     return best
 
 
-def _less(given: nn.Module, ratio: float, scope: str) -> nn.Module:
+def _less(given: nn.Module, ratio: float, scope: str, example: Tensor) -> nn.Module:
     """The network without this share of its channels."""
     try:
         import torch_pruning
@@ -77,7 +78,7 @@ def _less(given: nn.Module, ratio: float, scope: str) -> nn.Module:
     last = [module for module in network.modules() if isinstance(module, nn.Linear)][-1]
     pruner = torch_pruning.pruner.BasePruner(
         network,
-        torch.zeros(1, 3, 32, 32),
+        example,
         torch_pruning.importance.GroupMagnitudeImportance(p=2),
         global_pruning=scope == "global",
         pruning_ratio=ratio,

@@ -256,3 +256,21 @@ def test_values_are_numbers_words_and_lists_and_are_written_again():
     values = [*reading.keywords()["options"].values()]
     assert values == [8, True, False, 0.5, "gelu", [1, 2], None, "a=b"]
     assert reading.words()[:4] == ("--model-option", "a=8", "--model-option", "b=true")
+
+
+def test_networks_keep_the_neighbours_of_their_own_folders(tmp_path):
+    for folder, width in (("a", 5), ("b", 9)):
+        (tmp_path / folder / "parts").mkdir(parents=True)
+        (tmp_path / folder / "sizes.py").write_text(f"WIDTH = {width}\n")
+        (tmp_path / folder / "parts" / "__init__.py").write_text("")
+        (tmp_path / folder / "parts" / "layers.py").write_text(
+            "from sizes import WIDTH\nfrom torch import nn\n"
+            "def last(count):\n    return nn.Linear(WIDTH, count)\n"
+        )
+        (tmp_path / folder / "net.py").write_text(
+            "from parts.layers import last\ndef net(num_classes=3):\n    return last(num_classes)\n"
+        )
+    made = [create_model(f"{tmp_path / one}/net.py:net").in_features for one in "aba"]
+    assert made == [5, 9, 5]
+    (tmp_path / "a" / "sizes.py").write_text("WIDTH = 7\n")
+    assert create_model(f"{tmp_path}/a/net.py:net").in_features == 7

@@ -28,6 +28,14 @@ def test_tables_are_read_as_numpy_reads_them(tmp_path, random, delimiter, header
     assert points.labels is None
 
 
+def test_numbers_that_pandas_puts_above_columns_are_no_point(tmp_path):
+    points = read_points(written(tmp_path, "0,1,2\n.5,.25,1\n.5,.5,1\n"))
+    assert points.values.tolist() == [[0.5, 0.25, 1], [0.5, 0.5, 1]]
+    assert points.names == ("x0", "x1", "x2")
+    assert len(read_points(written(tmp_path, "0,1,3\n.5,.25,1\n")).values) == 2
+    assert len(read_points(written(tmp_path, "0\n.5\n")).values) == 2  # it may well be one
+
+
 @pytest.mark.parametrize("label", ["kind", "1"])
 def test_a_column_of_classes_is_taken_out(tmp_path, label):
     path = written(tmp_path, 'x,kind,y\n1,"a, b",2\n\n3,c,4\n')

@@ -41,6 +41,13 @@ def test_rare_words_have_no_number_and_names_take_the_usual_length(tmp_path):
     assert data.train.inputs.shape == (4, module.WORDS_PER_TEXT)
 
 
+def test_marks_and_blanks_make_no_classes(tmp_path):
+    data = text_folder(
+        write(tmp_path, "\ufeffpets\tcat\n pets \tdog\nfood\tbread\r\n", "\ufefffood\ta\n")
+    )
+    assert data.train.classes == ("food", "pets") and data.train.labels.tolist() == [1, 1, 0]
+
+
 @pytest.mark.parametrize(
     ("train", "test", "message"),
     [
@@ -49,7 +56,9 @@ def test_rare_words_have_no_number_and_names_take_the_usual_length(tmp_path):
         (TRAIN, "cars\tthe\n", r"test.tsv must hold the labels of train.tsv \(2 of them\)"),
         ("", TEST, r"train.tsv must hold at least one line"),
         (TRAIN, "\n\n", r"test.tsv must hold at least one line"),
-        ("\udcff\udcfe", TEST, r"Line 1 of .*train.tsv"),
+        ("\udcff\udcfe", TEST, r"train.tsv must be text in UTF-8\."),
+        (TRAIN, "food\tthe caf\udce9\n", r"test.tsv must be text in UTF-8\."),
+        (" \tno label\n", TEST, r"Line 1 of .*train.tsv must be a label"),
     ],
 )
 def test_bad_files_are_refused_in_one_sentence(tmp_path, train, test, message):

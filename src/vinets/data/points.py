@@ -99,8 +99,10 @@ def _table(path: Path) -> tuple[list[str] | None, list[tuple[int, list[str]]]]:
         raise ValueError(
             f"{path} must be a CSV file in UTF-8. It cannot be read: {reason_of(error)}."
         ) from None
-    header = None
-    if rows and not any(_number(cell) is not None for cell in rows[0][1]):
+    header, first = None, rows[0][1] if rows else []
+    # pandas numbers columns without names: 0,1,2 above the first row is no point
+    numbers = len(rows) > 1 and len(first) > 1 and first == [str(k) for k in range(len(first))]
+    if first and (numbers or not any(_number(cell) is not None for cell in first)):
         header = [cell.strip() for cell in rows.pop(0)[1]]
     if not rows:
         raise ValueError(f"{path} holds no rows of numbers.")

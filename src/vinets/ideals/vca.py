@@ -174,6 +174,8 @@ def _range_and_null(remainder: Tensor, span: Tensor, threshold: float) -> tuple[
     """Rotate what is left of the candidates to components above the threshold, and others."""
     # full: with fewer points than candidates the directions without a singular value vanish, too
     scaled = remainder @ span / len(remainder) ** 0.5
+    if len(scaled) > scaled.shape[1]:  # a full rotation of as many points would be a huge matrix
+        scaled = torch.linalg.qr(scaled, mode="r").R
     _, sizes, rotation = torch.linalg.svd(scaled, full_matrices=True)
     rotation = rotation @ span.mT  # (r, c)
     # signs of singular vectors differ between libraries and devices

@@ -31,6 +31,7 @@ FILE_MODULE = "vinets file "
 
 # What makes a network, and a digest of its code, by the name in records.
 _named: dict[str, tuple[Callable[..., Any], str]] = {}
+_folders: set[Path] = set()  # of files that were run
 
 
 class File(Library):
@@ -122,14 +123,20 @@ def use_file(spec: str, *, known_as: str | None = None) -> str:
 @lru_cache
 def _run(path: Path, neighbours: tuple[Path, ...], code: str) -> ModuleType:
     """Run a file as a module; once, unless its code or that of its neighbours changes."""
-    name, stale = f"{FILE_MODULE}{path}", {str(one) for one in neighbours}
-    for key, one in [*sys.modules.items()] if name in sys.modules else ():
-        if getattr(one, "__file__", None) in stale:  # it may have changed as well
+    name, folder = f"{FILE_MODULE}{path}", path.parent
+    stale = {str(one) for one in neighbours} if name in sys.modules else set()
+    own = {one.relative_to(folder).with_suffix("").parts for one in neighbours}
+    for key, one in [*sys.modules.items()]:
+        place = Path(getattr(one, "__file__", None) or "")
+        # It may have changed as well, or be of the same name in the folder of another network.
+        parts = tuple(key.split("."))
+        other = (_folders - {folder}) & {*place.parents} and {parts, (*parts, "__init__")} & own
+        if str(place) in stale or other:
             del sys.modules[key]
+    _folders.add(folder)
     module = sys.modules[name] = ModuleType(name)  # because dataclasses look there
     module.__file__ = str(path)
-    if str(path.parent) not in sys.path:
-        sys.path.append(str(path.parent))  # because it may import its neighbours
+    sys.path.insert(0, str(folder))  # because it may import its neighbours
     try:
         # Not by the loader, whose cache tells files apart by the second and by their size.
         exec(compile(path.read_bytes(), str(path), "exec", dont_inherit=True), vars(module))
@@ -137,6 +144,10 @@ def _run(path: Path, neighbours: tuple[Path, ...], code: str) -> ModuleType:
         del sys.modules[name]
         reason = " ".join(f"{type(error).__name__}: {error}".split()).rstrip(".")
         raise ValueError(f"{path} could not be run: {reason}.") from error
+    finally:
+        sys.path.remove(str(folder))
+        if str(folder) not in sys.path:
+            sys.path.append(str(folder))  # for imports that come later
     return module
 
 
