@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from program import run
+from safetensors.torch import load_file, save_file
 
 from vinets.data import digits
 from vinets.latent.cut import cut_points
@@ -182,3 +185,26 @@ def test_a_network_is_exported_by_name_with_its_weights(call, base, tmp_path):
     call("export", base, "--data", "digits", "--out", tmp_path / by_folder)
     assert named["accuracy"] == named["network_accuracy"]
     assert (tmp_path / by_name).read_bytes() == (tmp_path / by_folder).read_bytes()
+
+
+def test_several_images_and_folders_are_classified_at_once(call, products, tmp_path):
+    for name in ("a.png", "b.png", "more/c.png"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        Image.fromarray(np.full((8, 8), 99, np.uint8)).save(tmp_path / name)
+    paths = [tmp_path / "b.png", tmp_path / "a.png", tmp_path / "more"]
+    told = call("predict", products, *paths, "--top", 1, "--json").json()["predictions"]
+    assert [Path(one["path"]).name for one in told] == ["b.png", "a.png", "c.png"]
+
+
+def test_answers_that_are_no_numbers_are_refused(base, tmp_path):
+    weights = load_file(base / "weights.safetensors")
+    weights["fc.bias"][3] = float("nan")
+    save_file(weights, tmp_path / "weights.safetensors")
+    given = ["digits_cnn", "--weights", tmp_path / "weights.safetensors", "--data", "digits"]
+    assert "no number (NaN)" in run("evaluate", *given).err
+
+
+def test_a_network_of_the_package_is_explained_with_its_own_picture_and_data(call, refused):
+    told = call("explain", "vinets/digits-cnn-products", "--neighbours", 1, "--json").json()
+    assert told["explanation"]["answer"] and told["image"].endswith("example.png")
+    assert "Pass an image" in refused("explain", "vinets/resnet18-cifar10-vinet")

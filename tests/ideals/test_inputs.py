@@ -10,7 +10,7 @@ import torch
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
-from vinets import ABM, OAVI, VCA, ChristoffelClassifier
+from vinets import ABM, OAVI, VCA, ChristoffelClassifier, fit_class_ideals
 from vinets.data.synthetic import circle
 from vinets.ideals import monomial
 from vinets.ideals.base import ScaleWarning
@@ -73,6 +73,10 @@ def test_a_fit_that_may_not_end_soon_says_so_before_it_begins(monkeypatch):
 def test_values_that_overflow_are_refused():
     with pytest.warns(ScaleWarning), pytest.raises(ValueError, match="overflow"):
         ABM(max_degree=5).fit(1e80 * circle(20))
+    with pytest.warns(ScaleWarning), pytest.raises(ValueError, match="degree 1 overflow"):
+        VCA().fit(1e200 * circle(20))
+    with pytest.raises(ValueError, match=r"'estimator' parameter .* an estimator, such as ABM\(\)"):
+        fit_class_ideals(circle(20), np.arange(20) % 2, "abm")
 
 
 def test_tiny_tolerances_take_the_orthogonal_path_and_say_so():

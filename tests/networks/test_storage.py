@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import copy
 import json
 import resource
 from contextlib import contextmanager
@@ -13,9 +14,10 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from vinets import build
-from vinets.data import digits
+from vinets.data import Preprocessing, digits
 from vinets.latent.collect import record_of
 from vinets.models import digits_cnn, save_weights
+from vinets.models.origin import example_inputs
 from vinets.networks import VINet
 from vinets.networks.runtimes import WholeNetwork
 from vinets.networks.storage import read_uncut, write_uncut
@@ -311,3 +313,20 @@ def test_description_and_weights_of_an_uncut_network_belong_together(uncut, base
     save_weights(network.model, base / "weights.safetensors")
     with pytest.raises(ValueError, match="not written together"):
         read_uncut(base)
+
+
+def test_weights_that_are_no_numbers_are_refused(net, tmp_path):
+    broken = copy.deepcopy(net)
+    with torch.no_grad():
+        broken.head.linear.bias[0] = float("nan")
+    broken.save_pretrained(tmp_path)
+    with pytest.raises(ValueError, match=r"no number \(NaN\), in head\.linear\.bias\. Train"):
+        VINet.from_pretrained(tmp_path)
+
+
+def test_inputs_are_bounded_in_sum():
+    many = {f"x{i}": {"shape": [3, 1024, 1024], "dtype": "float32"} for i in range(6)}
+    with pytest.raises(ValueError, match="'x5' must have 1 to 16,777,216 values"):
+        example_inputs(many)
+    with pytest.raises(ValueError, match="at most 16,777,216 values an image"):
+        Preprocessing(3, (8000, 8000), (0.0,) * 3, (1.0,) * 3)

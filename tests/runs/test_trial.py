@@ -139,3 +139,11 @@ def test_values_survive_json_with_their_types_and_fields_of_older_versions_are_p
     assert from_plain(_Nested, {"number": 1.0, "old": {"whatever": []}}) == _Nested(1.0)
     with pytest.raises(ValueError, match="'older' is not known here"):
         from_plain(_Nested, {"older": 1})
+
+
+@pytest.mark.parametrize("place", ["../elsewhere", "/tmp/elsewhere", "a/../../b"])
+def test_networks_lie_inside_the_folder_of_the_results(place):
+    with pytest.raises(ValueError, match="a folder inside that of the results"):
+        trial_from({"save": place})
+    with pytest.raises(ValueError, match="a folder inside that of the results"):
+        trial_from({"task": "speed", "compared": [["net", place]]})

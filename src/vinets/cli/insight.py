@@ -8,6 +8,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
+from vinets import pretrained
 from vinets.cli import shared
 from vinets.cli.parameters import DATA, OUTPUT, RUN_FILE, RUNNING, Panel, argument, read_run, takes
 from vinets.core.options import flag_of, whole
@@ -164,12 +165,14 @@ def ood(
 @takes(without="weights classes model_option")
 def explain(
     net: str = argument("A folder of vinets build or vinets compress."),
-    image: Path = argument("An image."),
+    image: Path | None = argument(
+        "An image.", None, shown="the picture that comes with the network, where one does"
+    ),
     *,
     data: str | None = DATA.option(
         "What the network was trained on: {data formats}.",
         None,
-        shown=f"that of the {RUN_FILE} in the folder",
+        shown=f"that of the {RUN_FILE} in the folder, or of the card",
     ),
     reading: shared.ReadingOptions,
     against: str | None = OUTPUT.option(
@@ -199,6 +202,10 @@ def explain(
     from vinets.runs.on_data import open_with_data
 
     device = common.start()
+    if image is None and pretrained.is_name(net):
+        image = pretrained.example(net)
+    if image is None:
+        raise ValueError(f"Pass an image: {net} comes without a picture.")
     if out is not None and out.is_dir():
         raise ValueError(f"{out} is a folder. Pass the name of a file with --out.")
     refuse_foreign(out or "")
@@ -241,6 +248,8 @@ def explain(
 
 def _recorded(net: str, reading: shared.ReadingOptions) -> tuple[str, shared.ReadingOptions]:
     """Return the data that the folder of a network records, and how it was read."""
+    if pretrained.is_name(net):
+        return pretrained.facts(net)["data"], reading
     path = Path(net.partition("@")[0]).expanduser() / RUN_FILE
     recorded = read_run(path) if path.is_file() else {}
     if not isinstance(recorded.get("data"), str):

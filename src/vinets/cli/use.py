@@ -174,8 +174,8 @@ def predict(
         "A folder of vinets build or vinets train, or a network of the package: "
         f"{', '.join(pretrained.names())}."
     ),
-    path: Path | None = argument(
-        "An image, or a folder of images.",
+    paths: list[str] | None = argument(
+        "Images, and folders of images.",
         None,
         shown="the picture that comes with the network, where one does",
     ),
@@ -201,11 +201,10 @@ def predict(
     from vinets.runs.on_data import predict_images
 
     device, opened = common.start(), open_network(net)
-    if path is None and pretrained.is_name(net):
-        path = pretrained.example(net)
-    if path is None:
+    own = pretrained.example(net) if pretrained.is_name(net) and not paths else None
+    if not (paths := paths or ([str(own)] if own else [])):
         raise ValueError(f"Pass an image, or a folder of images: {net} comes without a picture.")
-    files = image_files(path)
+    files = [file for path in paths for file in image_files(Path(path))]
     with common.progress() as progress:
         predictions = predict_images(
             opened,

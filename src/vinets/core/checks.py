@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from numbers import Integral, Real
 from typing import Any
 
+MAX_INPUT_VALUES = 1 << 24  # an image of 2,000 by 2,000 pixels has twelve million
+
 
 class DoubtWarning(UserWarning):
     """A network or data are hardly what they should be."""

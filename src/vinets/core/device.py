@@ -43,6 +43,15 @@ def logits_of(output: Any) -> Tensor:
     return logits
 
 
+def require_numbers(owner: str, answers: Tensor) -> None:
+    """Raise if an answer of a network is no number, because no class would follow from it."""
+    if bool(answers.isnan().any()):
+        raise ValueError(
+            f"{owner} answers with what is no number (NaN). Check its weights, and that inputs are "
+            "normalised as in its training."
+        )
+
+
 def each(inputs: Inputs, change: Callable[[Tensor], Tensor]) -> Inputs:
     """Change every tensor of the inputs."""
     if isinstance(inputs, Tensor):

@@ -17,7 +17,7 @@ from joblib import Parallel, cpu_count, delayed
 from numpy.typing import NDArray
 from torch import Tensor
 
-from vinets.core.checks import one_of, parameter_error, reason_of
+from vinets.core.checks import MAX_INPUT_VALUES, one_of, parameter_error, reason_of
 from vinets.core.plain import as_plain, from_plain
 from vinets.data.mapped import ROWS_AT_ONCE, MappedImages, Pixels, take
 from vinets.data.source import (
@@ -74,8 +74,10 @@ class Preprocessing:
         share_cut(self.resize)
         if not isinstance(self.size, tuple) or len(self.size) != 2:
             raise parameter_error("Preprocessing", "size", "a pair (height, width)", self.size)
-        for side in self.size:
-            positive_int("Preprocessing", "size", side)
+        sides = [positive_int("Preprocessing", "size", side) for side in self.size]
+        if self.channels * math.prod(sides) > MAX_INPUT_VALUES:
+            accepted = f"at most {MAX_INPUT_VALUES:,} values an image"
+            raise parameter_error("Preprocessing", "size", accepted, self.size)
         accepted = f"a tuple of {self.channels} finite floats, one per channel"
         for name, values, least in (("mean", self.mean, -math.inf), ("std", self.std, 0)):
             sound = isinstance(values, tuple) and len(values) == self.channels

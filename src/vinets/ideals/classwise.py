@@ -123,6 +123,9 @@ def fit_class_ideals(
     0.707*x1 - 0.707*x0
     """
     one_of("fit_class_ideals", "backend", backend, BACKENDS)
+    if not isinstance(estimator, VanishingIdeal):
+        accepted = "an estimator, such as ABM()"
+        raise parameter_error("fit_class_ideals", "estimator", accepted, estimator)
     estimator._check()
     # on a clone, because it records the number of features
     points = clone(estimator)._points(Z, reset=True)

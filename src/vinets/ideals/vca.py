@@ -113,6 +113,11 @@ def _components(
                 "lower max_degree, raise psi, or raise memory_limit."
             )
         products = here.products(left, right)
+        if not bool(torch.isfinite(products.square().sum())):
+            raise ValueError(
+                f"terms of degree {len(levels) + 1} overflow on these points in float64. Rescale "
+                "the points to [-1, 1]."
+            )
         projection = here.kept.mT @ products / len(products)
         remainder = products - here.kept @ projection
         # twice, because after one projection a small remainder may be mostly rounding

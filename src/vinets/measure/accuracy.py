@@ -28,6 +28,7 @@ from vinets.core.device import (
     each,
     evaluating,
     logits_of,
+    require_numbers,
     resolve_device,
 )
 from vinets.core.plain import as_plain
@@ -158,6 +159,7 @@ def evaluate(
                     "The network must return logits for the same classes in every batch. "
                     f"Got {count}, then {logits.shape[1]} columns."
                 )
+            require_numbers("The network", logits)
             count, low, high = logits.shape[1], int(labels.min()), int(labels.max())
             if low < 0 or high >= count:
                 accepted = f"pairs of inputs and labels from 0 to {count - 1}"

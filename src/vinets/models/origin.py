@@ -11,9 +11,8 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, nn
 
+from vinets.core.checks import MAX_INPUT_VALUES
 from vinets.core.device import Inputs
-
-MAX_INPUT_VALUES = 1 << 24  # an image of 2,000 by 2,000 pixels has twelve million
 
 _training_data: WeakKeyDictionary[nn.Module, dict[str, Any]] = WeakKeyDictionary()
 
@@ -45,12 +44,14 @@ def example_inputs(
 ) -> Tensor | dict[str, Tensor]:
     """Make a batch of zeros of the shapes that :func:`input_fields` wrote down."""
     named: dict[str, Tensor] = {}
+    room = MAX_INPUT_VALUES
     for name, facts in fields.items():
         dtype = getattr(torch, str(facts["dtype"]), None)
         if not isinstance(dtype, torch.dtype):
             raise ValueError(f"unknown dtype {facts['dtype']!r} of input {name!r}.")
         shape = [int(s) for s in facts["shape"]]
-        if min(shape, default=1) < 1 or math.prod(shape) > MAX_INPUT_VALUES:
+        room -= math.prod(shape)
+        if min(shape, default=1) < 1 or room < 0:
             raise ValueError(f"input {name!r} must have 1 to {MAX_INPUT_VALUES:,} values.")
         fill = torch.zeros if dtype.is_floating_point else torch.ones
         named[name] = fill(batch, *shape, dtype=dtype, device=device)

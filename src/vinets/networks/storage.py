@@ -114,6 +114,8 @@ def load_network(directory: str | Path, backbone: nn.Module | None = None) -> Cu
     _compare(folder, forms_of(network), stored)
     with torch.no_grad():
         network.load_state_dict(state, assign=True)  # keeps the dtypes of the file
+    if wrong := [k for k, t in state.items() if t.is_floating_point() and bool(t.isnan().any())]:
+        raise ValueError(f"{weights} holds what is no number (NaN), in {wrong[0]}. Train it again.")
     for p in network.backbone.parameters():
         p.requires_grad_(False)
     # last, because what does not fit together at all has a better sentence

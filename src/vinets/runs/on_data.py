@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from vinets.core.device import call, evaluating, logits_of, resolve_device
+from vinets.core.device import call, evaluating, logits_of, require_numbers, resolve_device
 from vinets.core.files import read_json
 from vinets.core.progress import Progress, Silent
 from vinets.data import DataSplit, ImageSource, Inputs, load_data
@@ -249,6 +249,7 @@ def predict_images(
         # In float32, because probabilities in half precision would not sum to one.
         with evaluating(network):
             shares = logits_of(call(network, inputs)).float().softmax(1)
+        require_numbers(opened.name, shares)
         names = opened.classes or tuple(str(k) for k in range(shares.shape[1]))
         if len(names) < shares.shape[1]:
             raise ValueError(

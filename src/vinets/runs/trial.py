@@ -10,9 +10,10 @@ import hashlib
 import json
 from collections.abc import Hashable
 from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
 from typing import Any, TypeVar
 
-from vinets.core.checks import one_of
+from vinets.core.checks import one_of, parameter_error
 from vinets.core.files import slug
 from vinets.core.options import gather
 from vinets.core.plain import changes, from_plain
@@ -54,6 +55,10 @@ class Trial:
 
     def __post_init__(self) -> None:
         one_of("Trial", "task", self.task, TASKS)
+        for name in (self.save, *(folder for _, folder in self.compared)):
+            if Path(name).is_absolute() or ".." in Path(name).parts:
+                accepted = "a folder inside that of the results"
+                raise parameter_error("Trial", "save", accepted, name)
         if self.options is None:
             object.__setattr__(self, "options", HEADS[self.head].Options())
 
