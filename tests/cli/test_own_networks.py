@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import importlib
 import shutil
+import sys
 
 import pytest
 import torch
+from PIL import Image
 from program import run
+from torch.utils.data import DataLoader, TensorDataset
 
+from vinets import build
 from vinets.cli.shared import ReadingOptions
 from vinets.core.files import read_json
 from vinets.core.plain import from_plain
+from vinets.data import digits
+from vinets.measure import evaluate
 from vinets.models import create_model, rebuild, save_weights, source_of, use_file
 from vinets.models.libraries import file as files
 from vinets.networks import CutNetwork
@@ -274,3 +281,54 @@ def test_networks_keep_the_neighbours_of_their_own_folders(tmp_path):
     assert made == [5, 9, 5]
     (tmp_path / "a" / "sizes.py").write_text("WIDTH = 7\n")
     assert create_model(f"{tmp_path}/a/net.py:net").in_features == 7
+
+
+@pytest.fixture
+def from_python(tmp_path, monkeypatch):
+    """A network of an own class that Python saved, on a loader, and the folder of both."""
+    (tmp_path / "net.py").write_text(
+        "from torch import nn\n"
+        "class Net(nn.Module):\n"
+        "    def __init__(self):\n"
+        "        super().__init__()\n"
+        "        self.conv, self.relu = nn.Conv2d(1, 6, 3), nn.ReLU()\n"
+        "        self.fc = nn.Linear(216, 10)\n"
+        "    def forward(self, x: 'Tensor') -> 'Tensor':\n"
+        "        return self.fc(self.relu(self.conv(x)).flatten(1))\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    uncut = importlib.import_module("net").Net()
+    sys.modules.pop("net")
+    images, labels = next(iter(digits().train.batches(200)))
+    loader = DataLoader(TensorDataset(images, labels), batch_size=50)
+    net, _ = build(uncut, loader, "relu", head="products", progress=None)
+    net.save_pretrained(tmp_path / "saved")
+    return net.eval(), tmp_path
+
+
+def test_a_network_saved_from_python_opens_in_the_shell(call, refused, from_python):
+    net, folder = from_python
+    named = f"{folder}/saved@{folder}/net.py:Net"
+    told = call("evaluate", named, "--data", "digits", "--json").json()
+    assert told["accuracy"] == pytest.approx(evaluate(net, digits().test).accuracy)
+    assert "@path/file.py:CLASS" in refused("evaluate", folder / "saved", "--data", "digits")
+    call("bench", named, "--repeats", 1, "--batch-sizes", 1)
+
+
+def test_a_network_made_on_a_loader_is_told_how_it_reads_images(call, refused, from_python):
+    net, folder = from_python
+    named, image = f"{folder}/saved@{folder}/net.py:Net", folder / "8.png"
+    Image.fromarray(digits().test.images[8, 0].numpy()).save(image)
+    assert "Pass --mean and --std" in refused("predict", named, image)
+    reading = digits().test.preprocessing
+    given = ["--mean", reading.mean[0], "--std", reading.std[0]]
+    told = call("predict", named, image, *given, "--json").json()["predictions"]
+    inputs = next(iter(digits().test.batches(9)))[0][8:]
+    best = net(inputs).softmax(1).max()
+    assert told[0]["classes"][0]["probability"] == pytest.approx(best.item(), rel=1e-4)
+    net.set_preprocessing(reading).save_pretrained(folder / "saved")
+    assert call("predict", named, image, "--json").json()["predictions"] == told
+    data = digits().train.batches(100)
+    more = {"head": "pooled", "preprocessing": reading, "progress": None}
+    again, _ = build(create_model(f"{folder}/net.py:Net"), next(iter(data)), "relu", **more)
+    assert again.record.preprocessing == reading.to_dict()

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import copy
+import pickle
 
 import pytest
 import torch
@@ -12,7 +13,7 @@ from vinets.heads import PooledHead
 from vinets.latent import LatentReader, truncate
 from vinets.models import digits_cnn
 from vinets.models.origin import Record, example_inputs, input_fields
-from vinets.networks import VINet
+from vinets.networks import CutNetwork, VINet
 from vinets.networks.network import network_of
 from vinets.testing.sources import assert_same
 from vinets.training import fine_tune
@@ -111,3 +112,16 @@ def test_the_last_layers_are_thawed_and_no_others():
     assert not any(p.requires_grad for p in net.backbone.parameters())
     assert not net.train().backbone.get_submodule("1").training
     assert all(p.requires_grad for p in uncut.parameters())  # those that were handed over
+
+
+@pytest.mark.parametrize("name", ["digits-cnn-products", "digits-cnn-vinet"])
+def test_networks_are_pickled_and_saved_by_torch(name, tmp_path):
+    net = CutNetwork.from_pretrained(f"vinets/{name}")
+    torch.save(net, tmp_path / "net.pt")
+    inputs = torch.rand(5, 1, 8, 8)
+    for again in (
+        pickle.loads(pickle.dumps(net)),
+        torch.load(tmp_path / "net.pt", weights_only=False),
+        copy.deepcopy(net),
+    ):
+        assert torch.equal(again(inputs), net(inputs))

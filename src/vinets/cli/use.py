@@ -168,7 +168,7 @@ def bench(
     common.show(comparison.to_dict(), comparison.speed_table, comparison.size_table)
 
 
-@takes()
+@takes(without="weights classes model_option split_seed")
 def predict(
     net: str = argument(
         "A folder of vinets build or vinets train, or a network of the package: "
@@ -182,7 +182,7 @@ def predict(
     *,
     top: int = OUTPUT.option("Classes to show.", 3),
     batch_size: int = RUNNING.option("Images at once.", 64),
-    skip_unreadable: bool = DATA.option("Leave out images that cannot be read.", False),
+    reading: shared.ReadingOptions,
     common: shared.CommonOptions,
 ) -> None:
     """Classify images: the most probable classes of each.
@@ -198,9 +198,11 @@ def predict(
     from vinets.data.folders import image_files
     from vinets.networks.open import open_network
     from vinets.report import Column, Table
-    from vinets.runs.on_data import predict_images
+    from vinets.runs.on_data import READING, predict_images, told_reading
 
-    device, opened = common.start(), open_network(net)
+    device, told = common.start(), reading.keywords()
+    skip_unreadable = told["skip_unreadable"]
+    opened = told_reading(open_network(net), **{name: told[name] for name in READING})
     own = pretrained.example(net) if pretrained.is_name(net) and not paths else None
     if not (paths := paths or ([str(own)] if own else [])):
         raise ValueError(f"Pass an image, or a folder of images: {net} comes without a picture.")

@@ -12,6 +12,7 @@ from vinets.data.images import Augmentation, ImageSource, Preprocessing
 from vinets.data.npy import npy_pair
 from vinets.data.source import DataSplit, Source, choose_per_class
 from vinets.data.texts import text_folder
+from vinets.data.transforms import preprocessing_of
 
 __all__ = [
     "DATA_FORMATS",
@@ -32,6 +33,7 @@ __all__ = [
     "image_folder",
     "load_data",
     "npy_pair",
+    "preprocessing_of",
     "relabel",
     "split_source",
     "text_folder",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, Tenso
 
 from vinets.core.checks import parameter_error
 from vinets.core.device import Inputs, each, tensors_of
+from vinets.data.images import Preprocessing
 from vinets.data.source import (
     Batches,
     CheckedSource,
@@ -25,6 +27,7 @@ from vinets.data.source import (
     choose_per_class,
     split_positions,
 )
+from vinets.data.transforms import preprocessing_of
 
 
 class TensorSource(CheckedSource):
@@ -86,6 +89,9 @@ class LoaderSource(CheckedSource):
             got = type(loader.dataset).__name__
             raise parameter_error("LoaderSource", "data", accepted, got, remedy)
         self._loader = loader
+        self.preprocessing: Preprocessing | None = None  # of image files, where that is known
+        with suppress(ValueError, TypeError, AttributeError):  # any object may have the name
+            self.preprocessing = preprocessing_of(getattr(loader.dataset, "transform", None))
         count = len(loader.dataset)  # type: ignore[arg-type]
         self._positions = torch.arange(count)
         labels, names = _stored(loader.dataset)

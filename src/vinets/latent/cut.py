@@ -203,6 +203,8 @@ def truncate(model: nn.Module, cut: str | int, example: Inputs | None = None) ->
         for behind in takewhile(lambda n: n is not node, [*reversed(graph.nodes)][1:]):
             graph.erase_node(behind)
         graph.eliminate_dead_code()
+        for one in graph.nodes:
+            one.type = None  # an annotation that was postponed is a text, which cannot be pickled
         traced = TracedNetwork(model, graph).eval()
         # Buffers that a graph reads would be saved, also where those of the network are not.
         for above, module in traced.named_modules():

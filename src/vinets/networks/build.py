@@ -28,6 +28,7 @@ def build(
     cut: str | int | None = None,
     *,
     head: str = "vanishing",
+    preprocessing: Any = None,
     device: torch.device | str = "cpu",
     seed: int = 0,
     progress: Progress | str | None = "auto",
@@ -54,6 +55,9 @@ def build(
         A kind of :data:`vinets.heads.HEADS`: ``"vanishing"`` and ``"local"`` make a VI-Net,
         ``"products"`` a product head; ``"ridge"``, ``"lda"``, ``"distance"`` and ``"closed"`` need
         no training; the others are plain heads to compare with.
+    preprocessing
+        How images become inputs, where the data does not tell: a transform, a dict with size, mean
+        and std, see :func:`vinets.data.preprocessing_of`.
     device, seed, progress
         Where to work, the seed of every draw, and how to show the work.
     **options
@@ -80,7 +84,12 @@ def build(
     watch.start(HEADS[head].label, 1)
     built = HEADS[head].build(model, chosen, seed, Notes(watch))
     watch.advance(1)
-    return put_behind(model, built, {"head": head, "options": changes(chosen), "seed": seed})
+    network, facts = put_behind(
+        model, built, {"head": head, "options": changes(chosen), "seed": seed}
+    )
+    if preprocessing is not None:
+        network.set_preprocessing(preprocessing)
+    return network, facts
 
 
 def options_of(owner: str, head: str, values: dict[str, Any]) -> tuple[HeadOptions, LatentOptions]:

@@ -15,6 +15,7 @@ from vinets.core.device import call, device_of, evaluating
 from vinets.core.tensors import facts_of
 from vinets.data import DataSplit, Source
 from vinets.data.digest import examples_digest, identify
+from vinets.data.transforms import preprocessing_of
 from vinets.heads import BuildFacts, DistanceHead, Head, PolynomialHead
 from vinets.heads.class_distances import ClassDistances
 from vinets.latent.collect import Latents
@@ -88,6 +89,15 @@ class CutNetwork(nn.Module):
         """Take :meth:`thaw` back; the backbone keeps its weights."""
         self._moving = ()
         self.backbone.eval().requires_grad_(False)
+
+    def set_preprocessing(self, way: Any) -> Self:
+        """Tell how images become inputs: what :func:`vinets.data.preprocessing_of` takes.
+
+        ``vinets predict`` and exported files need it. A network that was built on a loader knows
+        it where the data set has such a transform.
+        """
+        self.record = replace(self.record, preprocessing=preprocessing_of(way).to_dict())
+        return self
 
     def latents(self, x: Tensor | None = None, **named: Tensor) -> Tensor:
         """Return what flows through the cut, (B, C, P)."""

@@ -22,7 +22,7 @@ from vinets.models.origin import Record, example_inputs, remember_training, trai
 from vinets.models.records import check_options, parse_spec
 from vinets.networks.network import CutNetwork, load_trained
 from vinets.networks.runtimes import open_exported, suffixes
-from vinets.networks.storage import CONFIG, DESCRIPTION, read_uncut
+from vinets.networks.storage import CONFIG, DESCRIPTION, OwnClass, read_uncut
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,6 +74,10 @@ def open_network(
     if folder.is_dir():
         try:
             return _open_folder(folder)
+        except OwnClass as own:
+            if not named:
+                raise
+            return _cut(folder.resolve().name, folder, create_model(file, own.classes))
         except UnnamedFile as unnamed:
             if not named:
                 raise
@@ -164,8 +168,8 @@ def _open_folder(folder: Path) -> NamedNetwork:
     )
 
 
-def _cut(name: str, folder: str | Path) -> NamedNetwork:
-    network = CutNetwork.from_pretrained(folder)
+def _cut(name: str, folder: str | Path, uncut: nn.Module | None = None) -> NamedNetwork:
+    network = CutNetwork.from_pretrained(folder, backbone=uncut)
     record = network.record
     # What is stored in half precision computes in single.
     return _named(name, network.folded().float(), record, record.notes.get("accuracy"))

@@ -45,6 +45,14 @@ UNREADABLE = (
 )
 
 
+class OwnClass(ValueError):
+    """A backbone that was not made by its name: what can be said of it, and its classes."""
+
+    def __init__(self, text: str, classes: int | None) -> None:
+        super().__init__(text)
+        self.classes = classes
+
+
 # --- cut networks -----------------------------------------------------------------------------
 
 
@@ -143,7 +151,11 @@ def _behind(config: Mapping[str, Any], state: Mapping[str, Tensor]) -> dict[str,
 def _backbone(folder: Path, record: Record, stored: Mapping[str, Any], room: int) -> nn.Module:
     """Make the uncut network once it is known that the weights are of such a network."""
     if record.source is None:
-        raise ValueError(f"The backbone in {folder} is of a class of its own; {PASS_ONE}")
+        raise OwnClass(
+            f"The backbone in {folder} is of a class of its own. Write {folder}@path/file.py:CLASS "
+            f"for the folder, or {PASS_ONE}",
+            len(record.classes) or None,
+        )
     drawn = sketch(record.source, room)
     # A network that cannot be traced is kept whole, as "model" of what stops it at the cut.
     whole = {

@@ -25,6 +25,7 @@ from vinets.data.images import (
     read_images,
     with_preprocessing,
 )
+from vinets.data.transforms import preprocessing_of
 from vinets.models import normalisation_of
 from vinets.models.origin import Record, input_fields, trained_on
 from vinets.networks.network import CutNetwork, refuse_seen
@@ -40,6 +41,7 @@ from vinets.networks.open import (
 )
 from vinets.networks.runtimes import ExportedNetwork, Network, WholeNetwork
 
+READING = ("size", "resize", "mean", "std")  # what says how an image file becomes an input
 LABELS = "config.json"  # published networks of transformers have it next to their weights
 
 
@@ -189,6 +191,8 @@ def open_to_export(
     """
     opened, example, split = open_uncut(spec, data, *options, allow_cut=True, **reading)
     require_weights(opened, None if data is None else str(data))
+    if data is None:
+        opened = told_reading(opened, **{name: reading.get(name) for name in READING})
     if isinstance(opened.network, CutNetwork):
         return opened.network, split
     classes = opened.classes or (() if split is None else split.test.classes)
@@ -217,6 +221,26 @@ class Prediction:
     classes: tuple[Guess, ...]
 
 
+def told_reading(opened: NamedNetwork, **told: Any) -> NamedNetwork:
+    """Return the network with what is told of how it reads images: size, resize, mean, std."""
+    told = {name: value for name, value in told.items() if value is not None}
+    if not told:
+        return opened
+    shape = ((opened.inputs or {}).get("") or {}).get("shape", ())
+    if opened.preprocessing is not None:
+        known = opened.preprocessing.to_dict()
+    elif len(shape) == 3:
+        known = {"size": shape[1:], "channels": shape[0]}
+    else:
+        raise ValueError(f"{opened.name} takes no images: leave out {', '.join(told)}.")
+    for name in told.keys() & {"mean", "std"}:
+        told[name] = told[name] * (known["channels"] if len(told[name]) == 1 else 1)
+    reading = preprocessing_of(known | told)
+    if isinstance(opened.network, CutNetwork):
+        opened.network.set_preprocessing(reading)
+    return replace(opened, preprocessing=reading)
+
+
 def predict_images(
     opened: NamedNetwork,
     files: Sequence[str | Path],
@@ -235,8 +259,8 @@ def predict_images(
     require_weights(opened)
     if opened.preprocessing is None:
         raise ValueError(
-            f"{opened.name} has no preprocessing on record, so that it is not known how an image "
-            "becomes its input. Train or build it on images."
+            f"{opened.name} does not tell how an image becomes its input. Pass --mean and --std, "
+            "and --size where that is another (net.set_preprocessing in Python)."
         )
     where = resolve_device("predict_images", device)
     network, watch = opened.network.to(where), progress or Silent()
