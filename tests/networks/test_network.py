@@ -2,12 +2,14 @@ from __future__ import annotations
 
 import copy
 import pickle
+import warnings
 
 import pytest
 import torch
 from torch import nn
 
 from vinets import build
+from vinets.core.checks import DoubtWarning
 from vinets.data import digits
 from vinets.heads import PooledHead
 from vinets.latent import LatentReader, truncate
@@ -125,3 +127,17 @@ def test_networks_are_pickled_and_saved_by_torch(name, tmp_path):
         copy.deepcopy(net),
     ):
         assert torch.equal(again(inputs), net(inputs))
+
+
+def test_an_own_loop_hears_that_the_backbone_is_frozen():
+    _, net = made()
+    with pytest.warns(DoubtWarning, match=r"Only the head will train.* thaw\(\)"):
+        net.train()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        net.eval().train()  # once is enough
+        copy.deepcopy(net).train()
+        for ready in (CutNetwork.thaw, CutNetwork.freeze):
+            _, other = made()
+            ready(other)
+            other.train()

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias, TypeVar
 import torch
 from torch import Tensor, nn
 
-from vinets.core.checks import parameter_error
+from vinets.core.checks import first_reason_of, parameter_error
 
 # A process that was forked has no threads of OpenMP and would wait for them for ever, unless it
 # asks for none; torch's own workers do the same.
@@ -41,6 +41,36 @@ def logits_of(output: Any) -> Tensor:
             f"logits. Got {type(logits).__name__} instead."
         )
     return logits
+
+
+def uncompiled(network: nn.Module) -> nn.Module:
+    """Return the network that torch.compile was given, whose modules have the names of its code."""
+    inner = getattr(network, "_orig_mod", None)
+    return inner if isinstance(inner, nn.Module) else network
+
+
+def check_answers(owner: str, network: nn.Module, example: Inputs, classes: int = 0) -> int:
+    """Return how many classes a network tells apart, at least so many, on such an example."""
+    try:
+        with evaluating(network):
+            logits = logits_of(call(network, example))
+    # Layers raise these for a shape that they do not take; anything else is no matter of shapes.
+    except (RuntimeError, ValueError, TypeError, AssertionError) as error:
+        shapes = ", ".join(str(tuple(t.shape[1:])) for t in tensors_of(example))
+        raise ValueError(
+            f"{owner} does not take inputs of shape {shapes}: {first_reason_of(error)}."
+        ) from None
+    if logits.ndim != 2:
+        raise ValueError(
+            f"{owner} must classify: return logits of shape (examples, classes). Its output has "
+            f"the shape {tuple(logits.shape)}."
+        )
+    if classes > logits.shape[1]:
+        raise ValueError(
+            f"{owner} has {logits.shape[1]} outputs, and labels go up to {classes - 1}. Number "
+            "classes from 0, or pass a network with as many outputs."
+        )
+    return logits.shape[1]
 
 
 def require_numbers(owner: str, answers: Tensor) -> None:

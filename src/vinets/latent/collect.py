@@ -16,7 +16,15 @@ import torch
 from torch import Tensor, nn
 
 from vinets.core.checks import format_bytes, optional_positive_int, parameter_error, rows_within
-from vinets.core.device import Inputs, call, device_of, each, evaluating
+from vinets.core.device import (
+    Inputs,
+    call,
+    check_answers,
+    device_of,
+    each,
+    evaluating,
+    uncompiled,
+)
 from vinets.core.options import flat
 from vinets.core.progress import Progress, progress_of
 from vinets.core.settings import LatentOptions
@@ -299,9 +307,10 @@ def collect(
     """
     source = as_source(train_data)
     example = source.example()
-    model = model.to(device)
+    model = uncompiled(model).to(device)
     on_device = each(example, lambda tensor: tensor.to(device))
     name = resolve_cut(model, cut, on_device)
+    check_answers("The network", model, on_device, int(source.labels.max()) + 1)
     backbone = truncate(model, name, on_device)
     last = options.channels_last
     if last is None:

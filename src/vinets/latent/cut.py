@@ -25,7 +25,7 @@ from torch import fx, nn
 from torch.nn.modules.module import register_module_forward_pre_hook
 
 from vinets.core.checks import parameter_error
-from vinets.core.device import Inputs, call
+from vinets.core.device import Inputs, call, uncompiled
 from vinets.latent.paths import WHOLE_LAYERS, PassRecord, record, tensors_in
 
 CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
@@ -104,7 +104,7 @@ def cut_points(model: nn.Module, example: Inputs, every: bool = False) -> list[C
     >>> [(p.name, p.shape, p.parameters) for p in cut_points(net, torch.zeros(1, 1, 8, 8))]
     [('0', (4, 6, 6), 40), ('1', (4, 6, 6), 40), ('2', (144,), 40), ('3', (10,), 1490)]
     """
-    model = _twin(model)
+    model = _twin(uncompiled(model))
     recording = record(model, example)
     main, outputs = recording.dominators(), recording.outputs
     names: dict[int, str] = {}  # the outermost module that returned a tensor, by its number
@@ -183,6 +183,7 @@ def truncate(model: nn.Module, cut: str | int, example: Inputs | None = None) ->
     layers to remove, such as ``"50%"``. An index and a share need an ``example``, a batch of
     inputs; it also tells what a network that does not trace leaves unused.
     """
+    model = uncompiled(model)
     name = resolve_cut(model, cut, example)
     for above, layer in model.named_modules():
         if isinstance(layer, WHOLE_LAYERS) and name.startswith(f"{above}."):

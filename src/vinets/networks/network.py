@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self, cast
@@ -11,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_pre_hook
 
 from vinets.algebra.polynomial import Polynomial
+from vinets.core.checks import DoubtWarning
 from vinets.core.device import call, device_of, evaluating
 from vinets.core.tensors import facts_of
 from vinets.data import DataSplit, Source
@@ -51,9 +53,20 @@ class CutNetwork(nn.Module):
         self.record = record
         self.distances: ClassDistances | None = None  # what vinets.attach_distances fits
         self._moving: tuple[str, ...] = ()  # modules of the backbone that train() may switch
+        self._settled = False  # whether it was said, or is known, that the backbone stays
 
     def train(self, mode: bool = True) -> Self:
+        """Switch the head, and what :meth:`thaw` lets move, to training mode or back."""
         super().train(mode)
+        parts = [*self.backbone.parameters()]
+        if mode and parts and not self._settled and not any(p.requires_grad for p in parts):
+            self._settled = True
+            warnings.warn(
+                "Only the head will train, because the backbone is frozen. Call thaw() before you "
+                "make an optimiser to train both, or freeze() to train the head without a warning.",
+                DoubtWarning,
+                stacklevel=2,
+            )
         self.backbone.eval()
         for name in self._moving:
             self.backbone.get_submodule(name).training = mode
@@ -87,7 +100,7 @@ class CutNetwork(nn.Module):
 
     def freeze(self) -> None:
         """Take :meth:`thaw` back; the backbone keeps its weights."""
-        self._moving = ()
+        self._moving, self._settled = (), True
         self.backbone.eval().requires_grad_(False)
 
     def set_preprocessing(self, way: Any) -> Self:

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from vinets import pretrained
-from vinets.core.checks import first_reason_of, reason_of
-from vinets.core.device import Inputs, call, each, evaluating, logits_of, tensors_of
+from vinets.core.checks import reason_of
+from vinets.core.device import Inputs, check_answers, each
 from vinets.core.settings import RECIPES
 from vinets.data import Preprocessing
 from vinets.models import channel_options, create_model, spec_of, use_file
@@ -235,18 +235,8 @@ def channel_count(example: Inputs) -> int | None:
 
 def check_inputs(opened: NamedNetwork, example: Inputs, classes: int | None = None) -> None:
     """Raise unless the network takes inputs like ``example``, and has ``classes`` outputs."""
-    try:
-        with evaluating(opened.network):
-            output = call(opened.network, example)
-    # Layers raise these for a shape that they do not take; anything else is no matter of shapes.
-    except (RuntimeError, ValueError, TypeError, AssertionError) as error:
-        shapes = ", ".join(str(tuple(t.shape[1:])) for t in tensors_of(example))
-        reason = first_reason_of(error)
-        raise ValueError(
-            f"{opened.name} does not take inputs of shape {shapes}: {reason}."
-        ) from None
-    outputs = None if classes is None else logits_of(output).shape[-1]
-    if outputs != classes:
+    outputs = check_answers(opened.name, opened.network, example)
+    if classes is not None and outputs != classes:
         raise ValueError(
             f"{opened.name} has {outputs} outputs, and the data has {classes} classes. Pass the "
             "data that it was trained for, or --classes FILE, which names all classes of its "

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from vinets.core.device import uncompiled
 from vinets.core.plain import changes
 from vinets.core.progress import Notes, Progress, progress_of
 from vinets.core.settings import SampleOptions, TrainingOptions
@@ -86,7 +87,7 @@ class Setup:
     def __init__(self, name: str, model: nn.Module, data: DataSplit, device: torch.device) -> None:
         require_split("Setup", data)
         self.name, self.data, self.device = name, data, device
-        self.model = model.to(device).eval()
+        self.model = uncompiled(model).to(device).eval()
         self.train, self.test = (
             part.to(device) if isinstance(part, ImageSource) else part
             for part in (data.train, data.test)

@@ -13,7 +13,13 @@ import torch
 from torch import Tensor, nn
 
 from vinets.core.checks import one_of
-from vinets.core.device import cpu_multiplies_bfloat16, device_of, each, evaluating
+from vinets.core.device import (
+    check_answers,
+    cpu_multiplies_bfloat16,
+    device_of,
+    each,
+    evaluating,
+)
 from vinets.core.options import flat, gather
 from vinets.core.progress import Progress, progress_of
 from vinets.core.settings import BACKBONE, LAYOUTS, TrainingOptions
@@ -181,10 +187,10 @@ def _inputs_of(
     data, last = as_source(data), recipe.memory_format == "channels_last"
     whole = teacher.teacher if isinstance(teacher, Lessons) else teacher
     if not isinstance(data, LoaderSource):  # reading it draws random numbers
-        example, cuda = (
-            each(data.example(), lambda tensor: tensor.to(device)),
-            device.type == "cuda",
-        )
+        example = each(data.example(), lambda tensor: tensor.to(device))
+        cuda = device.type == "cuda"
+        if not features:
+            check_answers("The network", network, example, int(data.labels.max()) + 1)
         if isinstance(example, Tensor) and example.ndim == 4:
             fast = cuda or min(example.shape[2:]) >= LARGE_SIDE
             half = recipe.precision == "auto" and (cuda or cpu_multiplies_bfloat16())
