@@ -5,12 +5,13 @@ With :math:`z_i = a_i x_i + b_i`, a term in :math:`z` is a combination of its di
 
 from __future__ import annotations
 
+import re
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, partial
-from itertools import combinations
+from itertools import combinations, islice
 from math import ceil, floor
 from typing import TYPE_CHECKING, Any, Self, overload
 
@@ -18,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from vinets.algebra.terms import Index, TermSet, term_name
+from vinets.algebra.terms import Index, TermSet, latex_name, term_name
 from vinets.core.checks import parameter_error
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 Row = tuple[int, ...]
 Floats = NDArray[np.float64]
 
+SHOWN = 20  # polynomials that are written out at once
 TOLERANCE = 1e-9  # share of the largest coefficient: smaller ones are rounding by cancellation
 
 
@@ -140,6 +142,15 @@ class Polynomial:
     def __repr__(self) -> str:
         return f"Polynomial({self})"
 
+    def to_latex(self, digits: int = 3, tolerance: float = TOLERANCE) -> str:
+        """Write the polynomial in LaTeX, with ``digits`` digits."""
+        text = self.written(partial(latex_name, labels=self.variables), digits, tolerance)
+        text = re.sub(r"e([+-])0*(\d+)", r" \\cdot 10^{\1\2}", text).replace("{+", "{")
+        return text.replace("*", r"\,")
+
+    def _repr_latex_(self) -> str:
+        return f"$\\displaystyle {self.to_latex()}$"
+
     def to_sympy(
         self, symbols: Sequence[Any] | None = None, tolerance: float = TOLERANCE
     ) -> sympy.Expr:
@@ -182,6 +193,13 @@ class Polynomials(Sequence[Polynomial]):
     @abstractmethod
     def strings(self, variables: Sequence[str] | None = None, digits: int = 3) -> list[str]:
         """Write the polynomials out."""
+
+    def _repr_latex_(self) -> str:
+        shown = [one.to_latex() for one in islice(self, SHOWN)]
+        if len(self) > SHOWN:
+            shown.append(rf"\text{{and {len(self) - SHOWN} more}}")
+        rows = r" \\ ".join(f"& {one}" for one in shown or [r"\text{no polynomials}"])
+        return rf"$\displaystyle \begin{{aligned}} {rows} \end{{aligned}}$"
 
     @overload
     def __getitem__(self, index: int) -> Polynomial: ...

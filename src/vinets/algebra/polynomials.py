@@ -21,6 +21,7 @@ from torch import Tensor
 
 from vinets.algebra.evaluation import EvaluationPlan, factor_terms
 from vinets.algebra.polynomial import (
+    SHOWN,
     TOLERANCE,
     Polynomial,
     Polynomials,
@@ -353,7 +354,7 @@ class PolynomialSet(Polynomials):
     def __str__(self) -> str:
         if len(self) == 0:
             return "(no polynomials)"
-        shown = [one.text() for one in islice(self, 20)]  # only these are written out
+        shown = [one.text() for one in islice(self, SHOWN)]  # only these are written out
         if len(self) > len(shown):
             shown.append(f"... and {len(self) - len(shown)} more")
         return "\n".join(shown)

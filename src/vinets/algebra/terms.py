@@ -8,6 +8,7 @@ larger, and a border of a million terms would not fit into memory.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -153,6 +154,26 @@ def term_name(row: Iterable[int], labels: Sequence[str]) -> str:
         name = f"({label})" if OPERATORS.intersection(label) else label
         parts.append(name if power == 1 else f"{name}^{power}")
     return "*".join(parts) if parts else "1"
+
+
+def latex_name(row: Iterable[int], labels: Sequence[str]) -> str:
+    r"""Name one term in LaTeX: a trailing number is an index, longer names stand upright.
+
+    Examples
+    --------
+    >>> latex_name([0, 0, 1], ["x0", "width_mm"])
+    'x_{0}^{2} \\mathrm{width\\_mm}'
+    """
+    variables, powers = np.unique(np.asarray(list(row), dtype=np.int64), return_counts=True)
+    parts = []
+    for variable, power in zip(variables, powers, strict=True):
+        name = labels[variable].rstrip("0123456789")
+        index, name = labels[variable][len(name) :], name.rstrip("_") or "x"
+        shown = re.sub(r"([_%$#&{}])", r"\\\1", name)
+        shown = shown if len(name) == 1 else rf"\mathrm{{{shown}}}"
+        shown += f"_{{{index}}}" if index else ""
+        parts.append(f"{shown}^{{{power}}}" if power > 1 else shown)
+    return " ".join(parts) if parts else "1"
 
 
 def locate_rows(rows: Index, table: Index, base: int) -> Index:

@@ -92,6 +92,11 @@ class Evaluation:
     def __str__(self) -> str:
         return f"{self.table}\n\n{self.by_class}"
 
+    def _repr_html_(self) -> str:
+        from vinets.report.html import in_notebook
+
+        return in_notebook(self.table, self.by_class)
+
 
 def evaluate(
     network: nn.Module,

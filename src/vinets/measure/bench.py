@@ -96,6 +96,11 @@ class Measurements(dict[str, Measurement]):
     def __str__(self) -> str:
         return f"{self.speed_table}\n\n{self.size_table}"
 
+    def _repr_html_(self) -> str:
+        from vinets.report.html import in_notebook
+
+        return in_notebook(self.speed_table, self.size_table)
+
 
 @flat(windows=WindowOptions, formats=FormatOptions)
 def bench(

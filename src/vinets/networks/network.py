@@ -154,6 +154,16 @@ class CutNetwork(nn.Module):
             parts["distances"] = sum(self.distances.parts().values())
         return parts
 
+    def _repr_html_(self) -> str:
+        from vinets.report import Column, Table
+        from vinets.report.html import in_notebook
+
+        parts = self.parts()
+        columns = "part", Column("parameters", format=",")
+        rows = [*parts.items(), ("all", sum(parts.values()))]
+        said = f"{self.head.label} behind {self.record.cut}, {len(self.record.classes)} classes"
+        return in_notebook(Table.from_rows("parts", said, columns, rows))
+
     def save_pretrained(self, directory: str | Path) -> None:
         """Write ``config.json`` and ``model.safetensors`` into ``directory``."""
         from vinets.networks.storage import save_network

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from vinets.report.figures import can_draw, figure_data, svg
 from vinets.report.numbers import cell, difference, paper_cell
-from vinets.report.values import Block, Column, Drawing, Figure, Page, Row
+from vinets.report.values import Block, Column, Drawing, Figure, Page, Row, Table
 
 # Jinja is imported when a page is written, because most commands only print a table.
 if TYPE_CHECKING:
@@ -27,8 +27,15 @@ def html(page: Page) -> str:
     return _template().render(page=page, drawn=drawn, missing=missing)
 
 
+def in_notebook(*parts: str | Table) -> str:
+    """Return sentences and tables as HTML for a notebook, which has a style of its own."""
+    show: Any = _template("tables.html.j2").module
+    texts = (show.text(part) if isinstance(part, str) else show.table(part) for part in parts)
+    return "\n".join(map(str, texts))
+
+
 @cache
-def _template() -> Template:
+def _template(name: str = "page.html.j2") -> Template:
     from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
 
@@ -48,7 +55,7 @@ def _template() -> Template:
         "compared": _compared,
         "max_plain_columns": MAX_PLAIN_COLUMNS,
     }
-    return environment.get_template("page.html.j2")
+    return environment.get_template(name)
 
 
 def _kind_of(block: Block) -> str:

@@ -109,6 +109,11 @@ class Table:
 
         return markdown(self)
 
+    def _repr_html_(self) -> str:
+        from vinets.report.html import in_notebook
+
+        return in_notebook(self)
+
     @property
     def is_compared(self) -> bool:
         """Tell whether the paper prints a value of a column, but for the first."""

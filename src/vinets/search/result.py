@@ -175,6 +175,11 @@ class SearchResult:
     def __str__(self) -> str:
         return self.verdict
 
+    def _repr_html_(self) -> str:
+        from vinets.report.html import in_notebook
+
+        return in_notebook(self.verdict, self.table)
+
 
 def sentences(result: SearchResult) -> list[str]:
     """Return the verdict sentence by sentence, a missed budget first."""
