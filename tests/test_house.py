@@ -15,8 +15,8 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1] / "src" / "vinets"
 CEILINGS = {
-    "lines": 37_404,
-    "files": 191,
+    "lines": 37_870,
+    "files": 192,
     "private functions that are called once": 131,
     "dataclasses": 187,
     "classes named by a gerund or participle alone": 2,

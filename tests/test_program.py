@@ -18,7 +18,7 @@ import torch
 from PIL import Image
 from program import python
 
-from vinets.__main__ import Printed
+from vinets.__main__ import SafeStream
 from vinets.models import digits_cnn, save_weights
 
 pytestmark = pytest.mark.skipif(not Path("/proc").is_dir(), reason="needs Linux")
@@ -198,5 +198,5 @@ def test_names_from_files_command_no_terminal():
     _, said = program("evaluate", f"{evil}net", "--data", "digits").communicate()
     assert "[2J" in said and not set(said) & {"\x1b", "\x07", "\x9b"}
     stream = StringIO()
-    assert Printed(stream).write(f"\x1b[1mbold\x1b[0m\ta\r\n{evil}") > 20
+    assert SafeStream(stream).write(f"\x1b[1mbold\x1b[0m\ta\r\n{evil}") > 20
     assert stream.getvalue() == "\x1b[1mbold\x1b[0m\ta\n[2J]0;title31m"  # colours stay

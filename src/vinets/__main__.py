@@ -12,7 +12,7 @@ MEMORY_SETTINGS = {"MALLOC_MMAP_THRESHOLD_": (-3, 2**30), "MALLOC_TRIM_THRESHOLD
 """Sizes in bytes for glibc: the variable that sets each, and its number in ``mallopt``."""
 
 
-class Printed:
+class SafeStream:
     """A stream without control characters but colours: names from files could command a terminal.
 
     Whatever else is asked of it, the stream itself answers.
@@ -61,7 +61,7 @@ def main() -> None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
         elif hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # what a terminal cannot show
-            setattr(sys, name, Printed(stream))
+            setattr(sys, name, SafeStream(stream))
     try:
         from vinets.cli.app import run
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
@@ -124,6 +124,19 @@ def evaluating(network: nn.Module) -> Iterator[None]:
     finally:
         for module, training in flags:
             module.training = training
+
+
+def run_by_channel(networks: Iterable[nn.Module], example: Tensor, half: bool) -> bool:
+    """Return whether networks take an example with channels last; many view maps as vectors."""
+    example = example.to(memory_format=torch.channels_last)
+    for network in networks:
+        network.to(example.device)
+        with evaluating(network), suppress(RuntimeError):
+            with torch.autocast(example.device.type, torch.bfloat16, enabled=half):
+                network(example)
+            continue
+        return False
+    return True
 
 
 def resolve_device(owner: str, device: Any) -> torch.device:

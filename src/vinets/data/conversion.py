@@ -89,7 +89,7 @@ class LoaderSource(CheckedSource):
             got = type(loader.dataset).__name__
             raise parameter_error("LoaderSource", "data", accepted, got, remedy)
         self._loader = loader
-        self.preprocessing: Preprocessing | None = None  # of image files, where that is known
+        self.preprocessing: Preprocessing | None = None  # how image files are read, if known
         with suppress(ValueError, TypeError, AttributeError):  # any object may have the name
             self.preprocessing = preprocessing_of(getattr(loader.dataset, "transform", None))
         count = len(loader.dataset)  # type: ignore[arg-type]

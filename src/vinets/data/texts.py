@@ -77,34 +77,28 @@ def text_folder(
     return DataSplit(folder.resolve().name, train=sources[0], test=sources[1])
 
 
-def _line(file: TextIOWrapper, path: Path, number: int) -> str:
-    try:
-        return file.readline(MAX_LINE_CHARACTERS)
-    except UnicodeDecodeError:
-        raise ValueError(
-            f"{path} must be text in UTF-8. It is not, after line {number} or soon behind it: save "
-            "it as UTF-8."
-        ) from None
-
-
 def _lines(path: Path) -> Iterator[tuple[str, list[str]]]:
     """Give label and words of every line of a file; empty lines do not count."""
-    with (
-        open_regular(path) as opened,
-        named(path),
+    number = 0
+    with open_regular(path) as opened, named(path):
         # Editors of Windows begin a file with a mark.
-        TextIOWrapper(opened, encoding="utf-8-sig") as file,
-    ):
-        number = 0
-        while line := _line(file, path, number):
-            number += 1
-            if not line.strip():
-                continue
-            label, tab, text = line.rstrip("\n").partition("\t")
-            label = label.strip()
-            if not tab or not label or (len(line) == MAX_LINE_CHARACTERS and line[-1] != "\n"):
-                raise ValueError(
-                    f"Line {number} of {path} must be a label, a tab and a text, in fewer than "
-                    f"{MAX_LINE_CHARACTERS:,} characters. Got {line[:40]!r} instead."
-                )
-            yield label, WORD.findall(text.lower())
+        file = TextIOWrapper(opened, encoding="utf-8-sig")
+        try:
+            while line := file.readline(MAX_LINE_CHARACTERS):
+                number += 1
+                if not line.strip():
+                    continue
+                label, tab, text = line.rstrip("\n").partition("\t")
+                label = label.strip()
+                long = len(line) == MAX_LINE_CHARACTERS and line[-1] != "\n"
+                if not tab or not label or long:
+                    raise ValueError(
+                        f"Line {number} of {path} must be a label, a tab and a text, in fewer than "
+                        f"{MAX_LINE_CHARACTERS:,} characters. Got {line[:40]!r} instead."
+                    )
+                yield label, WORD.findall(text.lower())
+        except UnicodeDecodeError:
+            raise ValueError(
+                f"{path} must be text in UTF-8. It is not, after line {number} or soon behind it: "
+                "save it as UTF-8."
+            ) from None

@@ -43,8 +43,11 @@ def preprocessing_of(way: Any) -> Preprocessing:
     channels = facts.pop("channels", None) or (len(mean) if isinstance(mean, Sequence) else 3)
     if facts or size is None:
         raise parameter_error("preprocessing_of", "way", ACCEPTED, way)
-    pair = (_numbers(value, usual, channels) for value, usual in ((mean, 0.0), (std, 1.0)))
-    return Preprocessing(channels, size, *pair, resize)
+    numbers = []
+    for value in (0.0 if mean is None else mean, 1.0 if std is None else std):
+        several = value if isinstance(value, Sequence) else [value]
+        numbers.append(tuple(map(float, several)) * (channels if len(several) == 1 else 1))
+    return Preprocessing(channels, size, numbers[0], numbers[1], resize)
 
 
 def _facts(way: Any) -> dict[str, Any]:
@@ -83,9 +86,3 @@ def _steps(way: Any) -> Iterator[Any]:
 def _pair(size: Any) -> tuple[int, int] | None:
     sides = tuple(size) if isinstance(size, Sequence) else (size,)
     return None if size is None else (sides[0], sides[-1])
-
-
-def _numbers(value: Any, usual: float, channels: int) -> tuple[float, ...]:
-    if isinstance(value, Sequence):
-        return tuple(map(float, value)) * (channels if len(value) == 1 else 1)
-    return (usual if value is None else float(value),) * channels

@@ -54,8 +54,10 @@ except ImportError:  # joblib before 1.6 brings its own
 
 FILE, TRIALS = "store.json", "trials.jsonl"
 # What commands write beside the file, which a folder without it has from elsewhere.
-WRITTEN = ("config.json", "model.safetensors", "network.json", "weights.safetensors")
-WRITTEN += ("results.json", "report.html", "run.toml")
+WRITTEN = (
+    *("config.json", "model.safetensors", "network.json", "weights.safetensors"),
+    *("results.json", "report.html", "run.toml"),
+)
 REMEDY = "Choose another folder, or delete this one to start anew."
 MAX_BYTES = 1 << 30  # bytes of a file of results
 WORKERS = ".workers"  # folder in the store for what workers share, there while they work
@@ -78,7 +80,7 @@ class TrialRecord:
 class _Contents:
     """What ``store.json`` holds: the uncut networks, and which trial each folder was saved by."""
 
-    kind: str = ""  # of what is in the folder; empty in files of earlier versions
+    kind: str = ""  # what is in the folder; empty in files of earlier versions
     networks: dict[str, Identity] = field(default_factory=dict)
     saved: dict[str, dict[str, Any]] = field(default_factory=dict)
 
@@ -182,7 +184,8 @@ class Store:
                 # A damaged file may have endless names.
                 other = f"settings: they differ in {textwrap.shorten(', '.join(differ), 200)}"
                 raise ValueError(f"{self.folder} holds a run with other {other}. {REMEDY}")
-        networks, folders = {**contents.networks, **identities}, {**contents.saved, **saved}
+        networks = {**contents.networks, **identities}
+        folders: dict[str, Any] = {**contents.saved, **saved}
         write_json(self.folder / FILE, as_plain(_Contents(self.kind, networks, folders)))
 
     def check_kind(self) -> _Contents:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -18,7 +18,7 @@ from vinets.core.device import (
     cpu_multiplies_bfloat16,
     device_of,
     each,
-    evaluating,
+    run_by_channel,
 )
 from vinets.core.options import flat, gather
 from vinets.core.progress import Progress, progress_of
@@ -195,7 +195,7 @@ def _inputs_of(
             fast = cuda or min(example.shape[2:]) >= LARGE_SIDE
             half = recipe.precision == "auto" and (cuda or cpu_multiplies_bfloat16())
             networks = [one for one in (network, whole) if one is not None]
-            if fast and _run_by_channel(networks, example, half):
+            if fast and run_by_channel(networks, example, half):
                 last = recipe.memory_format != "contiguous"
                 recipe = replace(recipe, precision="bfloat16") if half and not cuda else recipe
     layout = torch.channels_last if last else torch.contiguous_format
@@ -211,19 +211,6 @@ def _inputs_of(
         yield feed
     finally:
         network.to(memory_format=torch.contiguous_format)
-
-
-def _run_by_channel(networks: Iterable[nn.Module], example: Tensor, half: bool) -> bool:
-    """Return whether networks take an example with channels last; many view maps as vectors."""
-    example = example.to(memory_format=torch.channels_last)
-    for network in networks:
-        network.to(example.device)
-        with evaluating(network), suppress(RuntimeError):
-            with torch.autocast(example.device.type, torch.bfloat16, enabled=half):
-                network(example)
-            continue
-        return False
-    return True
 
 
 def criterion_of(head: Head, recipe: TrainingOptions) -> Criterion | None:

@@ -31,7 +31,7 @@ FILE_MODULE = "vinets file "
 
 # What makes a network, and a digest of its code, by the name in records.
 _named: dict[str, tuple[Callable[..., Any], str]] = {}
-_folders: set[Path] = set()  # of files that were run
+_folders: set[Path] = set()  # where files were run
 
 
 class File(Library):

@@ -23,11 +23,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from vinets.core.checks import first_reason_of
+from vinets.core.checks import MAX_INPUT_VALUES, first_reason_of
 from vinets.core.files import open_regular, read_bytes
 from vinets.models.libraries.base import Library, Options, UnnamedFile, import_optional
 from vinets.models.libraries.torchvision import import_torchvision
-from vinets.models.origin import MAX_INPUT_VALUES
 
 MAX_FILE_BYTES = 1 << 31  # the format allows no more
 MAX_DIFFERENCE = 1e-4  # between outputs and those of onnxruntime, relative to the largest
