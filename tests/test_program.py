@@ -18,7 +18,7 @@ import torch
 from PIL import Image
 from program import python
 
-from vinets.__main__ import SafeStream
+from vinets.core.progress import SafeStream
 from vinets.models import digits_cnn, save_weights
 
 pytestmark = pytest.mark.skipif(not Path("/proc").is_dir(), reason="needs Linux")

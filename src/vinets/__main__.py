@@ -2,31 +2,13 @@
 
 import ctypes
 import os
-import re
 import sys
-from typing import Any
 
-CONTROL = re.compile(r"(?!\x1b\[[\d;]*m)[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+from vinets.core.progress import SafeStream
+
 STOPPED = "Stopped. Run the same command again: it goes on after the last step that was kept."
 MEMORY_SETTINGS = {"MALLOC_MMAP_THRESHOLD_": (-3, 2**30), "MALLOC_TRIM_THRESHOLD_": (-1, 2**31 - 1)}
 """Sizes in bytes for glibc: the variable that sets each, and its number in ``mallopt``."""
-
-
-class SafeStream:
-    """A stream without control characters but colours: names from files could command a terminal.
-
-    Whatever else is asked of it, the stream itself answers.
-    """
-
-    def __init__(self, stream: Any) -> None:
-        self.stream = stream
-
-    def write(self, text: str) -> int:
-        self.stream.write(CONTROL.sub("", text))
-        return len(text)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.stream, name)
 
 
 def keep_memory() -> None:

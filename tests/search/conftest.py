@@ -75,7 +75,7 @@ class Store:
 
     folders: ClassVar[dict[Path, dict[str, SimpleNamespace]]] = {}
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, kind: str = "") -> None:
         self.folder, self.results = folder, self.folders.setdefault(folder, {})
         self.claim = lambda *_: None
 

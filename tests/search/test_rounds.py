@@ -169,7 +169,8 @@ def test_only_trainings_to_the_end_are_saved_and_have_a_progress_of_their_own(ma
     for call in search.calls:
         for trial in call.trials:
             last = trial.epochs == 4
-            assert bool(trial.save) == last and call.progress is (progress if last else None)
+            assert bool(trial.save) == last and (call.progress is progress) == last
+            assert last or call.progress.whole is progress  # notes on a step of the round
             long += [trial.save] * last
     assert len(set(long)) == len(long) == 4  # one of three with both rates
     # two with each rate, of which one is a network of the round

@@ -1,16 +1,39 @@
 """Tell users how far long work is: by bars on a terminal, lines in a log, or not at all.
 
-Functions that take ``progress`` accept None (say nothing), ``"auto"`` (lines with the time left if
-a person watches the terminal), or an object with the two methods of :class:`Progress`.
+Functions that take ``progress`` accept None (say nothing), ``"auto"`` (lines with the time left, on
+terminals and in notebooks and logs alike, once work takes longer than some seconds), or an object
+with the two methods of :class:`Progress`.
 """
 
 from __future__ import annotations
 
 import math
+import re
 import sys
 import time
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
+
+# Control characters but those of colours, and but those that draw bars as well.
+CONTROL = re.compile(r"(?!\x1b\[[\d;]*m)[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+NO_DRAWING = re.compile(r"(?!\x1b\[[\d;?]*[A-Za-z])[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+
+
+class SafeStream:
+    """A stream without control characters: names from files could command a terminal with them.
+
+    Whatever else is asked of it, the stream itself answers.
+    """
+
+    def __init__(self, stream: Any, without: re.Pattern[str] = CONTROL) -> None:
+        self.stream, self.without = stream, without
+
+    def write(self, text: str) -> int:
+        self.stream.write(self.without.sub("", text))
+        return len(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream, name)
 
 
 class Progress(Protocol):
@@ -81,6 +104,7 @@ class Bars(AbstractContextManager["Bars"]):
         from rich import progress as rich
         from rich.console import Console
 
+        own: Any = SafeStream(getattr(sys.stderr, "stream", sys.stderr), NO_DRAWING)
         self.display = rich.Progress(
             rich.TextColumn("{task.description}"),
             rich.BarColumn(),
@@ -89,7 +113,7 @@ class Bars(AbstractContextManager["Bars"]):
             rich.TextColumn("left"),
             rich.TimeRemainingColumn(),
             rich.TextColumn("{task.fields[note]}"),
-            console=Console(stderr=True),
+            console=Console(file=own),
             # Text that is printed meanwhile goes above the bars, but stays in a file or a pipe.
             redirect_stdout=sys.stdout is not None and sys.stdout.isatty(),
         )
@@ -104,11 +128,11 @@ class Bars(AbstractContextManager["Bars"]):
             self.display.start()
         else:  # a stage may end before its last step
             self.display.update(self.task, completed=self.display.tasks[-1].total)
-        self.task = self.display.add_task(stage, total=total or None, note="")
+        self.task = self.display.add_task(CONTROL.sub("", stage), total=total or None, note="")
 
     def advance(self, count: int = 1, note: str = "") -> None:
         if self.task is not None:
-            self.display.update(self.task, advance=count, note=note)
+            self.display.update(self.task, advance=count, note=CONTROL.sub("", note))
 
 
 def progress_of(progress: Progress | str | None, *, short: bool = False) -> Progress:
@@ -117,6 +141,6 @@ def progress_of(progress: Progress | str | None, *, short: bool = False) -> Prog
         return progress
     if progress not in (None, "auto"):
         raise ValueError(f"progress must be None, 'auto' or a Progress. Got {progress!r} instead.")
-    if progress is None or sys.stderr is None or not sys.stderr.isatty():  # None if it was closed
+    if progress is None or sys.stderr is None:  # None if it was closed
         return Silent()
-    return Lines(every=2.0, patience=2.0) if short else Lines(every=30.0)
+    return Lines(every=2.0, patience=2.0) if short else Lines(patience=5.0)

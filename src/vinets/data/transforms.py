@@ -76,10 +76,9 @@ def _facts(way: Any) -> dict[str, Any]:
 
 def _steps(way: Any) -> Iterator[Any]:
     """Give the steps of nested compositions in their order."""
-    inner = getattr(way, "transforms", None)
-    if inner is None:
+    if not hasattr(way, "transforms"):
         yield way
-    for one in inner or ():
+    for one in getattr(way, "transforms", ()):
         yield from _steps(one)
 
 

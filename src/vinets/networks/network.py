@@ -104,10 +104,9 @@ class CutNetwork(nn.Module):
         self.backbone.eval().requires_grad_(False)
 
     def set_preprocessing(self, way: Any) -> Self:
-        """Tell how images become inputs: what :func:`vinets.data.preprocessing_of` takes.
+        """Tell how images become inputs, for ``vinets predict`` and exported files.
 
-        ``vinets predict`` and exported files need it. A network that was built on a loader knows
-        it where the data set has such a transform.
+        ``way`` is what :func:`vinets.data.preprocessing_of` takes.
         """
         self.record = replace(self.record, preprocessing=preprocessing_of(way).to_dict())
         return self
@@ -158,9 +157,8 @@ class CutNetwork(nn.Module):
         from vinets.report import Column, Table
         from vinets.report.html import in_notebook
 
-        parts = self.parts()
         columns = "part", Column("parameters", format=",")
-        rows = [*parts.items(), ("all", sum(parts.values()))]
+        rows = [*self.parts().items(), ("all", sum(self.parts().values()))]
         said = f"{self.head.label} behind {self.record.cut}, {len(self.record.classes)} classes"
         return in_notebook(Table.from_rows("parts", said, columns, rows))
 

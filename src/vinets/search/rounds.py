@@ -13,7 +13,7 @@ from vinets.core.checks import counted
 from vinets.core.device import RecordingError
 from vinets.core.files import read_json, write_json
 from vinets.core.plain import as_plain, from_plain
-from vinets.core.progress import Progress, progress_of
+from vinets.core.progress import Notes, Progress, progress_of
 from vinets.core.settings import SearchOptions
 from vinets.networks.network import CutNetwork
 from vinets.runs.setup import Setup
@@ -143,7 +143,7 @@ class Search:
         for trial in missing:
             for recorded in dict.fromkeys((self.recorded, False)):
                 try:
-                    watch = self.watch if last else None
+                    watch = self.watch if last else Notes(self.watch)
                     some = [trial.change(recorded=recorded)]
                     run_trials(some, setups, self.store, progress=watch)
                     break
