@@ -202,7 +202,7 @@ def _uncut(weights: Path, made: Made) -> dict[str, Any]:
 def _training(trained: Path, setup: Setup, made: Made) -> dict[str, Any]:
     """Where and how a network was trained, as its folder has it; refused if it is another one."""
     (trial,) = head_trials(replace(made.trial, network=UNCUT), baselines=False).values()
-    kept = Store(trained)
+    kept = Store(trained, "a cut network")
     if kept.missing([trial]):
         raise ValueError(f"{trained} does not hold the network that is to be stored: train it.")
     kept.claim([trial], {UNCUT: setup.identity})

@@ -215,14 +215,14 @@ def last_is_nan(logits):
 def test_a_file_that_computes_something_else_is_not_kept(
     scripted, net, tmp_path, monkeypatch, wrong, by
 ):
-    (tmp_path / "net.ts").write_text("the old one")
+    (tmp_path / "net.ts").write_text("the old one of vinets")
     inner = scripted.runner
     monkeypatch.setattr(
         scripted, "runner", lambda self, path: lambda inputs: wrong(inner(self, path)(inputs))
     )
     with pytest.raises(ValueError, match=rf"differs from the network by {by} of the largest logit"):
         export_network(net, tmp_path / "net.ts")
-    assert [p.read_text() for p in tmp_path.iterdir()] == ["the old one"]
+    assert [p.read_text() for p in tmp_path.iterdir()] == ["the old one of vinets"]
 
 
 def test_a_format_from_outside_is_written_checked_and_named(scripted, net, tmp_path):

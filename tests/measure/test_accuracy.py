@@ -101,10 +101,10 @@ def test_inputs_by_name_and_outputs_with_logits():
 
 
 def test_results_are_json_even_without_numbers():
-    logits = torch.tensor([[1.0, math.nan, 0.0], [0.0, 1.0, 0.0]])
+    logits = torch.tensor([[-math.inf, 1.0, 0.0], [0.0, 1.0, 0.0]])
     result = evaluate(nn.Identity(), [(logits, torch.tensor([0, 1]))], device="cpu")
     facts = json.loads(json.dumps(result.to_dict(), allow_nan=False))
-    assert facts["loss"] is None and facts["calibration_error"] is None
+    assert facts["loss"] is None  # the class was held to be impossible
     assert facts["per_class"] == [0.0, 1.0, None] and facts["examples"] == 2
 
 

@@ -67,7 +67,7 @@ def test_classes_without_names_are_numbered_and_there_are_no_more_than_all(opene
 def test_a_network_that_cannot_tell_is_refused(opened, files):
     with pytest.raises(ValueError, match="random weights"):
         predict_images(replace(opened, trained=False), files)
-    with pytest.raises(ValueError, match="no preprocessing on record"):
+    with pytest.raises(ValueError, match="does not tell how an image becomes its input"):
         predict_images(replace(opened, preprocessing=None), files)
     with pytest.raises(ValueError, match=r"for each of its 10 outputs\. It has 3 names"):
         predict_images(replace(opened, classes=("a", "b", "c")), files, top=10, device="cpu")

@@ -90,8 +90,7 @@ def _lines(path: Path) -> Iterator[tuple[str, list[str]]]:
                     continue
                 label, tab, text = line.rstrip("\n").partition("\t")
                 label = label.strip()
-                long = len(line) == MAX_LINE_CHARACTERS and line[-1] != "\n"
-                if not tab or not label or long:
+                if not tab or not label or line[MAX_LINE_CHARACTERS - 1 :] not in ("", "\n"):
                     raise ValueError(
                         f"Line {number} of {path} must be a label, a tab and a text, in fewer than "
                         f"{MAX_LINE_CHARACTERS:,} characters. Got {line[:40]!r} instead."

@@ -32,7 +32,7 @@ from vinets.data.conversion import as_source
 from vinets.data.digest import examples_digest
 from vinets.data.images import at_once
 from vinets.data.source import Batches, Source, choose_per_class
-from vinets.latent.cut import resolve_cut, truncate
+from vinets.latent.cut import resolve_cut, truncate, twin
 from vinets.latent.reader import LatentReader, channels_come_last
 from vinets.models.origin import Record, input_fields, trained_on
 from vinets.models.records import source_of
@@ -310,7 +310,8 @@ def collect(
     model = uncompiled(model).to(device)
     on_device = each(example, lambda tensor: tensor.to(device))
     name = resolve_cut(model, cut, on_device)
-    check_answers("The network", model, on_device, int(source.labels.max()) + 1)
+    # The twin of a network that keeps what it computed, and reads that instead of weights then.
+    check_answers("The network", twin(model), on_device, int(source.labels.max()) + 1)
     backbone = truncate(model, name, on_device)
     last = options.channels_last
     if last is None:

@@ -104,7 +104,7 @@ def cut_points(model: nn.Module, example: Inputs, every: bool = False) -> list[C
     >>> [(p.name, p.shape, p.parameters) for p in cut_points(net, torch.zeros(1, 1, 8, 8))]
     [('0', (4, 6, 6), 40), ('1', (4, 6, 6), 40), ('2', (144,), 40), ('3', (10,), 1490)]
     """
-    model = _twin(uncompiled(model))
+    model = twin(uncompiled(model))
     recording = record(model, example)
     main, outputs = recording.dominators(), recording.outputs
     names: dict[int, str] = {}  # the outermost module that returned a tensor, by its number
@@ -189,7 +189,7 @@ def truncate(model: nn.Module, cut: str | int, example: Inputs | None = None) ->
         if isinstance(layer, WHOLE_LAYERS) and name.startswith(f"{above}."):
             accepted = f"outside of {above}, a layer of torch that runs as a whole"
             raise parameter_error("truncate", "cut", accepted, cut)
-    model = _twin(model)  # which is in eval mode, because traces keep the mode
+    model = twin(model)  # which is in eval mode, because traces keep the mode
     stopped = StoppedNetwork(model, name)
     graph = _trace(model, keep=name)
     if graph is not None:
@@ -271,7 +271,7 @@ def _trace(model: nn.Module, keep: str = "") -> fx.Graph | None:
     # A network may do anything with stand-ins for tensors, and raise anything. It has done nothing
     # wrong yet, and can run untraced.
     try:
-        graph = Tracer().trace(_twin(model))  # stand-ins may stay behind in caches
+        graph = Tracer().trace(twin(model))  # stand-ins may stay behind in caches
     except Exception:
         return None
     graph.owning_module = cast(Any, model)  # which has its modules
@@ -286,7 +286,7 @@ def _used(stopped: StoppedNetwork, example: Inputs) -> StoppedNetwork:
     Return it as it is if the copy computes something else, or misses what is read without being
     called: the weights of a module, or the length of a list.
     """
-    copy = StoppedNetwork(_twin(stopped.model), stopped.name)
+    copy = StoppedNetwork(twin(stopped.model), stopped.name)
     recording = record(copy.model, example)
     read = _kept(copy.model, recording, copy.name, stops=True)
     called: set[nn.Module] = set()
@@ -324,7 +324,7 @@ def _same(network: nn.Module, other: nn.Module, example: Inputs) -> bool:
     )
 
 
-def _twin(model: nn.Module) -> nn.Module:
+def twin(model: nn.Module) -> nn.Module:
     """Copy a network, in eval mode; parameters and buffers are shared, hooks and flags are not."""
     # The tensors stay the same memory, because deepcopy takes its memo for copied already.
     shared = {id(t): t for t in (*model.parameters(), *model.buffers())}
