@@ -8,7 +8,8 @@ into monomials they would be dense; evaluated level by level they are a few matr
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import copy
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations_with_replacement
@@ -26,6 +27,7 @@ from vinets.core.checks import counted, rows_within
 from vinets.core.tensors import read_tensors, write_tensors
 
 EXPAND_LIMIT = 50_000  # monomials; a polynomial has a dense row of coefficients over them
+CHUNK_BYTES = 128 << 20  # values that are worked on at once
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,6 +72,14 @@ class KeptValues:
         """Return what the projection on everything kept leaves of the candidates of ``level``."""
         return self.products(level.left, level.right) - self.kept @ level.projection
 
+    def split(self, rows: int) -> Iterator[KeptValues]:
+        """Give the same for so many points at a time."""
+        for start in range(0, len(self.points), rows):
+            part, some = copy.copy(self), slice(start, start + rows)
+            part.points, part.kept = self.points[some], self.kept[some]
+            part.newest, part.linear = self.newest[some], self.linear[some]
+            yield part
+
     def keep(self, values: Tensor) -> None:
         """Go up one level, at which polynomials with these values were kept."""
         self.newest = values
@@ -100,7 +110,7 @@ class CompositionSet(Polynomials):
         """Return values at ``points`` (m, n) as (m, N): numpy for numpy, torch for torch."""
         # products, remainder, kept and vanishing values of a level all live at once
         width = sum(level.left.shape[0] * 4 for level in self.levels) + 2 * self.n_variables
-        chunk = rows_within(self.memory_limit, 8 * width)
+        chunk = rows_within(min(self.memory_limit, CHUNK_BYTES), 8 * width)
         parts = []
         for part in points.split(chunk):
             here, values = KeptValues(part.double()), [part[:, :0].double()]

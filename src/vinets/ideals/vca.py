@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,11 +13,12 @@ from torch import Tensor
 
 from vinets.algebra.compositions import CompositionLevel, CompositionSet, KeptValues
 from vinets.algebra.polynomials import DEFAULT_MEMORY
-from vinets.core.checks import format_bytes
+from vinets.core.checks import format_bytes, rows_within
 from vinets.core.progress import Progress, progress_of
 from vinets.ideals.base import RoundingWarning, VanishingIdeal
 from vinets.ideals.fit import DegreeReport, FittedIdeal
 
+BLOCK_BYTES = 32 << 20  # candidates of as many points as fit are made at once
 MAX_DRIFT = 1e-8  # between two ways to compute polynomials of mean square 1
 
 
@@ -112,37 +114,50 @@ def _components(
                 f"about {format_bytes(need)}, more than memory_limit ({format_bytes(limit)}): "
                 "lower max_degree, raise psi, or raise memory_limit."
             )
-        products = here.products(left, right)
-        if not bool(torch.isfinite(products.square().sum())):
+        parts = [*here.split(rows_within(BLOCK_BYTES, 8 * len(right)))]
+        # A few points are multiplied once; of many, products are made anew whenever they are used.
+        once = [parts[0].products(left, right)] if len(parts) == 1 else None
+        squares = torch.zeros(len(right), dtype=points.dtype, device=points.device)
+        projection = squares.new_zeros(here.kept.shape[1], len(right))
+        for part, products in _remainders(parts, once, left, right):
+            squares += products.square().sum(0)
+            projection += part.kept.mT @ products / len(points)
+        if not bool(torch.isfinite(squares.sum())):
             raise ValueError(
                 f"terms of degree {len(levels) + 1} overflow on these points in float64. Rescale "
                 "the points to [-1, 1]."
             )
-        projection = here.kept.mT @ products / len(products)
-        remainder = products - here.kept @ projection
         # twice, because after one projection a small remainder may be mostly rounding
-        missed = here.kept.mT @ remainder / len(products)
-        projection, remainder = projection + missed, remainder - here.kept @ missed
+        first, missed = projection, torch.zeros_like(projection)
+        for part, remainder in _remainders(parts, once, left, right, first):
+            missed += part.kept.mT @ remainder / len(points)
+        projection, rest = first + missed, (parts, once, left, right, first, missed)
         span = _independent(levels, projection, left, right, points)
         # components that are rounding of the products vanish, whatever psi
-        noise = 64 * torch.finfo(points.dtype).eps * float(products.square().mean(0).sum().sqrt())
-        keep, vanish = _range_and_null(remainder, span, max(psi**0.5, noise))
+        noise = 64 * torch.finfo(points.dtype).eps * float((squares.sum() / len(points)).sqrt())
+        keep, vanish = _range_and_null(_remainders(*rest), len(points), span, max(psi**0.5, noise))
         level = CompositionLevel(left, right, projection, keep, vanish)
         # evaluation goes level upon level, and its errors grow with the degree
-        found, evaluated = remainder @ keep, again.remainder(level) @ keep
+        levels.append(level)
+        sizes = (span.shape[1], keep.shape[1], vanish.shape[1])
+        if len(levels) == max_degree:  # nothing is built on these, so that no values are kept
+            counts.append(DegreeReport(len(levels), *sizes, time.perf_counter() - begin))
+            break
+        rows = len(parts[0].points)
+        found = torch.cat([remainder @ keep for _, remainder in _remainders(*rest)])
+        evaluated = torch.cat([part.remainder(level) @ keep for part in again.split(rows)])
         if not bool(((evaluated - found).abs() <= MAX_DRIFT).all()):
             warnings.warn(
-                f"VCA ends at degree {len(levels) + 1}: polynomials that are built on those of "
+                f"VCA ends at degree {len(levels)}: polynomials that are built on those of "
                 "that degree would be mostly rounding. Raise psi, or lower max_degree.",
                 RoundingWarning,
                 stacklevel=6,
             )
             keep, found, evaluated = keep[:, :0], found[:, :0], evaluated[:, :0]
-            level = replace(level, keep=keep)
-        levels.append(level)
+            levels[-1] = replace(level, keep=keep)
+            sizes = (sizes[0], 0, sizes[2])
         here.keep(found)
         again.keep(evaluated)
-        sizes = (span.shape[1], keep.shape[1], vanish.shape[1])
         counts.append(DegreeReport(len(levels), *sizes, time.perf_counter() - begin))
         both = (torch.arange(v.shape[1], device=v.device) for v in (here.newest, here.linear))
         left, right = torch.cartesian_prod(*both).unbind(1)
@@ -175,12 +190,31 @@ def _independent(
     return rotation[:rank].mT
 
 
-def _range_and_null(remainder: Tensor, span: Tensor, threshold: float) -> tuple[Tensor, Tensor]:
+def _remainders(
+    parts: Sequence[KeptValues],
+    once: list[Tensor] | None,
+    left: Tensor,
+    right: Tensor,
+    *projections: Tensor,
+) -> Iterator[tuple[KeptValues, Tensor]]:
+    """Give parts of the points with what projections leave of the candidates, ``once`` or anew."""
+    for i, part in enumerate(parts):
+        values = part.products(left, right) if once is None else once[i]
+        for projection in projections:
+            values = values - part.kept @ projection
+        yield part, values
+
+
+def _range_and_null(
+    remainders: Iterable[tuple[KeptValues, Tensor]], count: int, span: Tensor, threshold: float
+) -> tuple[Tensor, Tensor]:
     """Rotate what is left of the candidates to components above the threshold, and others."""
+    scaled = span.new_zeros(0, span.shape[1])
+    for _, remainder in remainders:
+        scaled = torch.cat([scaled, remainder @ span / count**0.5])
+        if len(scaled) > scaled.shape[1]:  # a rotation of as many points would be a huge matrix
+            scaled = torch.linalg.qr(scaled, mode="r").R
     # full: with fewer points than candidates the directions without a singular value vanish, too
-    scaled = remainder @ span / len(remainder) ** 0.5
-    if len(scaled) > scaled.shape[1]:  # a full rotation of as many points would be a huge matrix
-        scaled = torch.linalg.qr(scaled, mode="r").R
     _, sizes, rotation = torch.linalg.svd(scaled, full_matrices=True)
     rotation = rotation @ span.mT  # (r, c)
     # signs of singular vectors differ between libraries and devices
