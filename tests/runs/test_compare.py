@@ -51,6 +51,12 @@ def test_what_one_would_not_want_is_said():
     (large,) = remarks(result(VI_Net=network(20, 75)))
     assert large.startswith("VI-Net is not smaller, with 1.5 times the parameters of the uncut")
 
+    slow = result(VI_Net=network(20, 25))
+    slow.timed.speeds["VI-Net"] = Speed(74.0, 5.0)
+    assert remarks(slow) == ["VI-Net is not faster: it runs at 0.74 of the uncut network's speed."]
+    slow.timed.speeds["VI-Net"] = Speed(97.0, 5.0)  # which may be chance
+    assert remarks(slow) == []
+
     left_out = replace(result(VI_Net=network(20, 25)), left_out="Not all paths pass it.")
     assert remarks(left_out) == ["Not all paths pass it."]
     vanishing = VanishingFacts(50, 0.98, 0.2, 0.03, 0.1)

@@ -197,7 +197,7 @@ def comparison_table(result: BuildResult) -> Table:
 
 
 def remarks(result: BuildResult) -> list[str]:
-    """Say how polynomials vanish, if a head is not smaller than the network, and which is ahead."""
+    """Say how polynomials vanish, if a head is neither smaller nor faster, and which is ahead."""
     (name, *_), ours = result.networks, result.first
     sentences = [result.left_out] if result.left_out else []
     if ours.vanishing is not None:
@@ -208,6 +208,10 @@ def remarks(result: BuildResult) -> list[str]:
             f"{name} is not smaller, with {times} times the parameters of the uncut network: "
             "choose another cut (vinets cuts) or a smaller head, or let vinets compress choose."
         )
+    one, uncut = result.timed.speeds[name], result.timed.speeds[UNCUT]
+    if one.mean + one.std < uncut.mean - uncut.std:
+        share = number(one.mean / uncut.mean, ".2f")
+        sentences.append(f"{name} is not faster: it runs at {share} of the uncut network's speed.")
     for other, theirs in result.networks.items():
         if theirs is ours or theirs.parameters > ours.parameters:
             continue

@@ -115,6 +115,8 @@ def compress(
         network = setup.model if chosen is None else search.network(chosen)
         saved = ""
         if out is not None and isinstance(network, CutNetwork):
+            for told in ("results.json", "report.html"):  # never those of another network
+                (folder / told).unlink(missing_ok=True)
             network.save_pretrained(folder)
             saved = str(out) if words == CommandWords() else words.saved
         result = SearchResult(
