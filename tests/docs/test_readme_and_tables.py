@@ -108,7 +108,7 @@ def test_the_python_of_the_page_on_tuning_makes_a_product_head(capsys, monkeypat
 def test_the_python_of_the_page_on_modules_runs(capsys, tmp_path):
     names = run_python("docs/modules.md")
     assert names["features"].ndim == 2 and len(names["features"]) == len(names["images"])
-    assert names["net"].record.preprocessing["mean"] == (0.3,) and (tmp_path / "out/net").is_dir()
+    assert names["net"].record.preprocessing["mean"] == [0.3] and (tmp_path / "out/net").is_dir()
 
 
 def test_the_python_of_the_page_on_compressing_finds_a_network(capsys):
