@@ -93,26 +93,34 @@ def test_the_figure_shows_every_attempt_once_and_the_frontier(result):
     assert front.joined and front.x == (100, 250, 400) and list(front.y) == sorted(front.y)
 
 
-def test_the_page_begins_with_three_numbers_and_the_verdict(result):
-    facts, sentence, more, budget = search_page(result).lead
+def test_the_page_begins_with_the_budget_numbers_and_the_verdict(result):
+    met, facts, sentence, more, budget = search_page(result).lead
+    assert met == Notice("The budget, at most 2 points lost, is met.", "good")
     assert isinstance(facts, Facts) and isinstance(more, Bullets)
-    _, values, (_, *remarks) = zip(*facts.facts, strict=True)
-    assert values == ("250", "2.00×", "96.00%")
-    assert remarks == ["2.5 ± 0.5 ms at batch 1", "−1.00 points, 95 % from −2.50 to +0.50"]
+    names, values, remarks = zip(*facts.facts, strict=True)
+    assert names == ("accuracy", "parameters", "time at batch 1", "size")
+    assert values == ("96.00%", "250", "2.5 ± 0.5 ms", "0.001 MB")
+    assert remarks[0] == "−1.00 points, 95 % from −2.50 to +0.50"
+    assert remarks[1] == "25.0% of the uncut network's 1,000"
+    assert remarks[2].startswith("2.00 times as fast, 5") and remarks[3] == "0.004 MB before"
     assert result.verdict == " ".join((sentence, *more.items)) and sentence.count(". ") == 0
     assert "one training does not decide it: linear, pooled behind relu1" in more.items[0]
     assert budget.startswith("Budget: at most 2 points lost. Chosen on 100 examples")
     older = tuple(replace(one, interval=None) for one in result.attempts)
-    facts = search_page(replace(result, attempts=older)).lead[0]
-    assert facts.facts[-1][2] == "−1.00 points ± one image, which is 0.50"
+    facts = search_page(replace(result, attempts=older)).lead[1]
+    assert facts.facts[0][2] == "−1.00 points ± one image, which is 0.50"
+    followed = tuple(replace(one, memory=3_000_000) for one in result.attempts)
+    uncut = replace(result.uncut, memory=12_000_000)
+    facts = search_page(replace(result, attempts=followed, uncut=uncut)).lead[1]
+    assert facts.facts[-1] == ("peak memory", "3 MB", "12 MB before, at batch 1")
 
 
 def test_a_missed_budget_comes_first_and_a_search_that_found_nothing_has_a_page(result):
     missed = replace(result, met=False, verdict="")
     first, second, *_ = search_page(missed).lead
     said = "The budget, at most 2 points lost, was not met: this is the nearest network."
-    assert first == Notice(said)
-    assert isinstance(second, Facts) and 'class="notice"' in html(search_page(missed))
+    assert first == Notice(said, "bad")
+    assert isinstance(second, Facts) and 'class="notice bad"' in html(search_page(missed))
     nothing = replace(result, attempts=(), chosen=None, saved="", verdict="")
     assert search_page(nothing).lead[0] == nothing.verdict
     assert "Nothing smaller was found" in html(search_page(nothing))

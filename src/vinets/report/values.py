@@ -238,9 +238,10 @@ class Drawing:
 
 @dataclass(frozen=True)
 class Notice:
-    """A sentence that nobody may miss."""
+    """A sentence that nobody may miss; ``kind`` is "good" or "bad" where it is a verdict."""
 
     text: str
+    kind: str = ""
 
 
 @dataclass(frozen=True)

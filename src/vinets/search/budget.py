@@ -122,7 +122,11 @@ class Budget:
         return max(ratios)
 
     def __str__(self) -> str:
-        parts = [] if self.drop is None else [f"at most {self.drop:g} points lost"]
+        parts = (
+            []
+            if self.drop is None
+            else [f"at most {self.drop:g} point{'s' * (self.drop != 1)} lost"]
+        )
         for kind, limit in self.limits.items():
             words = LIMITS[kind]
             amount = f"{limit.value:{words.format}} {words.unit}"

@@ -230,23 +230,30 @@ def search_page(result: SearchResult) -> Page:
 
 
 def _lead(result: SearchResult) -> list[Block]:
-    """Return what stands on top: a missed budget, three numbers, the verdict."""
+    """Return what stands on top: whether the budget is met, numbers, the verdict."""
     verdict, blocks = sentences(result), list[Block]()
     uncut, chosen = result.uncut, result.choice
     if chosen is not None:
-        if not result.met:
-            blocks.append(Notice(verdict.pop(0)))
-        share = chosen.cost.parameters / uncut.cost.parameters
-        facts = [("parameters", f"{chosen.cost.parameters:,}", f"{share:.1%} of the uncut network")]
-        if (faster := result.faster(chosen)) and chosen.latency is not None:
-            remark = f"{chosen.milliseconds} at batch {result.batch}"
-            facts.append(("speed", f"{faster:.2f}×", remark))
+        met = Notice(f"The budget, {result.budget}, is met.", "good")
+        blocks.append(met if result.met else Notice(verdict.pop(0), "bad"))
+        facts: list[tuple[str, str, str]] = []
         if (gap := result.gap(chosen)) is not None:
             remark = f"{gap:+.2f} points ± one image, which is {100 / result.tested:.2f}"
             if chosen.interval is not None:
                 low, high = chosen.interval
                 remark = f"{gap:+.2f} points, 95 % from {low:+.2f} to {high:+.2f}"
             facts.append(("accuracy", f"{chosen.test:.2%}", remark.replace("-", "−")))
+        share = chosen.cost.parameters / uncut.cost.parameters
+        words = f"{share:.1%} of the uncut network's {uncut.cost.parameters:,}"
+        facts.append(("parameters", f"{chosen.cost.parameters:,}", words))
+        if (faster := result.faster(chosen)) and chosen.latency is not None:
+            words = f"{faster:.2f} times as fast, {uncut.milliseconds} before"
+            facts.append((f"time at batch {result.batch}", chosen.milliseconds, words))
+        size, before = (one.cost.size / 1e6 for one in (chosen, uncut))
+        facts.append(("size", f"{size:.3g} MB", f"{before:.3g} MB before"))
+        if chosen.memory is not None and uncut.memory is not None:
+            words = f"{uncut.memory / 1e6:,.0f} MB before, at batch {result.batch}"
+            facts.append(("peak memory", f"{chosen.memory / 1e6:,.0f} MB", words))
         blocks.append(Facts(tuple(facts)))
     blocks.append(verdict[0])
     if verdict[1:]:
