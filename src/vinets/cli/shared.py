@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import sys
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vinets.cli.parameters import DATA, OUTPUT, RUNNING, argument
 from vinets.core.checks import counted
 from vinets.core.files import parse_json
-from vinets.core.options import FLAG, PATH, TEXT, Domain, Options, flag_of, option, whole
+from vinets.core.options import FLAG, PATH, TEXT, Domain, Options, option, whole, words_of
 from vinets.core.plain import as_plain
 from vinets.core.progress import Bars, Lines, Progress, Silent
 
@@ -250,19 +250,7 @@ class ReadingOptions(Options):
 
         With ``kind``, those that a command with fewer options takes, too.
         """
-        words: list[str] = []
-        for one in fields(kind or self):
-            value, name = getattr(self, one.name), flag_of(one)
-            if value == one.default:
-                continue
-            if isinstance(value, bool):
-                words.append(name if value else f"--no-{name.removeprefix('--')}")
-            elif one.name == "model_option":
-                words += [word for pair in value for word in (name, pair)]
-            else:
-                numbers = value if isinstance(value, tuple) else ()
-                words += [name, ",".join(f"{number:g}" for number in numbers) or str(value)]
-        return tuple(words)
+        return tuple(words_of(self, type(self)(), kind))
 
 
 @dataclass(frozen=True)

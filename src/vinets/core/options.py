@@ -62,6 +62,33 @@ def option_fields(kind: Any) -> list[Field[Any]]:
     return [one for one in fields(kind) if "domain" in one.metadata]
 
 
+def words_of(ours: Options, usual: Options, kind: Any = None) -> list[str]:
+    """Return options as they are written, where they change a result and differ from the usual.
+
+    With a ``kind``, those that a command with fewer options takes, too.
+
+    Examples
+    --------
+    >>> from vinets.core.settings import TrainingOptions
+    >>> words_of(TrainingOptions(epochs=3, nesterov=True), TrainingOptions())
+    ['--epochs', '3', '--nesterov']
+    """
+    words: list[str] = []
+    for one in option_fields(kind or ours):
+        value, flag = getattr(ours, one.name), flag_of(one)
+        several = value if isinstance(value, tuple) else ()
+        if value == getattr(usual, one.name) or not one.metadata.get("result", True):
+            continue
+        if isinstance(value, bool):
+            words.append(flag if value else f"--no-{flag.removeprefix('--')}")
+        elif several and isinstance(several[0], str):
+            words += [word for each in several for word in (flag, each)]
+        else:
+            text = "all" if value is None else str(value)
+            words += [flag, ",".join(f"{number:g}" for number in several) or text]
+    return words
+
+
 class Options:
     """Base of frozen dataclasses of options: refuses values outside their domains.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -14,7 +14,7 @@ from torch.autograd.graph import saved_tensors_hooks
 
 from vinets.core.device import Inputs, each
 from vinets.core.files import slug
-from vinets.core.options import flag_of
+from vinets.core.options import words_of
 from vinets.core.progress import progress_of
 from vinets.core.settings import LatentOptions, TrainingOptions
 from vinets.heads import HEADS, ProductsHead, ProductsOptions, ReLUUnits, VanishingHead
@@ -231,35 +231,14 @@ class Space:
         cut = str(point.index) if point.name.isdecimal() else point.name
         few = () if limit is None else ("--limit", str(limit))
         seed = ("--seed", str(trial.seed)) if trial.seed else ()
-        options = changed_options(trial, Trial.of(head, **sizes))
+        usual, options = Trial.of(head, **sizes), list[str]()
+        for group in ("options", "recipe", "latents"):
+            options += words_of(getattr(trial, group), getattr(usual, group))
         out = f"{words.out}/{REPEATED}/{slug(candidate.name)}-{epochs}"
         return (
             *("vinets", "build", words.model, *words.data, *words.augment, *few, "--cut", cut),
             *("--head", head, *options, *seed, *words.device, "--out", out),
         )
-
-
-def changed_options(trial: Trial, start: Trial) -> list[str]:
-    """Return options of ``vinets build`` that lead from ``start`` to the same result.
-
-    Examples
-    --------
-    >>> changed_options(Trial.of("products", epochs=3), Trial.of("products"))
-    ['--epochs', '3']
-    """
-    words: list[str] = []
-    for group in ("options", "recipe", "latents"):
-        ours, theirs = getattr(trial, group), getattr(start, group)
-        for one in fields(ours):
-            value, flag = getattr(ours, one.name), flag_of(one)
-            same = value == getattr(theirs, one.name)
-            if same or "domain" not in one.metadata or not one.metadata.get("result", True):
-                continue
-            if isinstance(value, bool):
-                words.append(flag if value else f"--no-{flag.removeprefix('--')}")
-            else:
-                words += [flag, "all" if value is None else str(value)]
-    return words
 
 
 def choose_cuts(points: Sequence[CutPoint], parameters: int, most: int = 10) -> list[CutPoint]:
