@@ -118,6 +118,7 @@ def reproduce(
     ``show`` gets each of them when it is complete.
     """
     chosen, store = chosen_experiments(names, plan), Store(out, "experiments")
+    store.check_kind()
     trials = [trial for experiment in chosen for trial in experiment.trials(plan)]
     needed = {trial.network for trial in trials}
     folders = replace(folders, uncut=store.folder / "uncut")
