@@ -227,6 +227,8 @@ def test_no_pickle_can_change_the_reader(tmp_path, name):
 
 def test_a_small_pickle_cannot_take_all_memory(tmp_path):
     assert read(tmp_path, b"}r\xff\xff\xff\xff.") == {}  # LONG_BINPUT at position 2**32 - 1
+    with pytest.raises(ValueError, match="cannot be read"):  # a bytearray of 24 GB, it says
+        read(tmp_path, b"\x80\x05}\x96" + (6 << 32).to_bytes(8, "little") + b"x.")
     again = b"h\x00h\x01h\x02\x86R"  # encode(text, "latin1"), the text being large
     begin = b"c_codecs\nencode\nq\x00X" + (1 << 20).to_bytes(4, "little") + b"x" * (1 << 20)
     content = begin + b"q\x01X\x06\x00\x00\x00latin1q\x02]" + again * 1000 + b"."

@@ -241,6 +241,7 @@ class _Unpickler(pickle._Unpickler):
         pickle.TUPLE2[0]: partial(_push_list, count=2),
         pickle.TUPLE3[0]: partial(_push_list, count=3),
     }
+    del dispatch[pickle.BYTEARRAY8[0]]  # it takes the memory that it claims before it reads
 
     def __init__(self, content: bytes) -> None:
         super().__init__(BytesIO(content), encoding="bytes")

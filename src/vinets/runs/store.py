@@ -27,6 +27,7 @@ from typing import Any, TypeAlias
 import torch
 from joblib import parallel_config
 
+from vinets.core.checks import shortened
 from vinets.core.executors import Processes
 from vinets.core.files import (
     append_line,
@@ -194,7 +195,8 @@ class Store:
         if path.is_file():
             contents = from_plain(_Contents, read_json(path, inside=self.folder), str(path))
             if contents.kind not in ("", self.kind):
-                raise ValueError(f"{self.folder} holds {contents.kind}, not {self.kind}. {REMEDY}")
+                theirs = shortened(contents.kind, 60)  # a damaged file may say anything
+                raise ValueError(f"{self.folder} holds {theirs}, not {self.kind}. {REMEDY}")
             return contents
         if there := [name for name in WRITTEN if (self.folder / name).exists()]:
             raise ValueError(
