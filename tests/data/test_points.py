@@ -28,6 +28,12 @@ def test_tables_are_read_as_numpy_reads_them(tmp_path, random, delimiter, header
     assert points.labels is None
 
 
+def test_a_long_heading_is_shortened_where_it_is_named(tmp_path):
+    with pytest.raises(ValueError, match=r"column 1 \(a{60}\.\.\.\) has") as caught:
+        read_points(written(tmp_path, "a" * 9_000 + ",y\nx,1\n"))
+    assert len(str(caught.value)) < 500
+
+
 def test_numbers_that_pandas_puts_above_columns_are_no_point(tmp_path):
     points = read_points(written(tmp_path, "0,1,2\n.5,.25,1\n.5,.5,1\n"))
     assert points.values.tolist() == [[0.5, 0.25, 1], [0.5, 0.5, 1]]

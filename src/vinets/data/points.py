@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vinets.core.checks import file_error, reason_of
+from vinets.core.checks import file_error, reason_of, shortened
 from vinets.core.files import read_bytes
 from vinets.data.npy import read_array
 
@@ -65,10 +65,11 @@ def read_points(path: str | Path, label: str | None = None) -> Points:
     for row, k in np.argwhere(~np.isfinite(values[:, kept]))[:1].tolist():
         column = kept[k]
         got = reprlib.repr(cells[row, column].item()) if str(cells[row, column]) else "nothing"
-        word = shlex.quote(titles[column]) if header else column
+        title = shortened(titles[column], 60)
+        word = shlex.quote(title) if header else column
         raise ValueError(
             f"{path} must hold finite numbers. Row {lines[row]}, column {column + 1} "
-            f"({titles[column]}) has {got}. Drop or fill such rows, or, if the column holds "
+            f"({title}) has {got}. Drop or fill such rows, or, if the column holds "
             f"classes, name it as the label (--label {word})."
         )
     labels = None if at is None else cells[:, at].astype(str)
