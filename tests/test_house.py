@@ -15,7 +15,7 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1] / "src" / "vinets"
 CEILINGS = {
-    "lines": 37_931,
+    "lines": 37_929,
     "files": 192,
     "private functions that are called once": 131,
     "dataclasses": 187,

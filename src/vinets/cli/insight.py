@@ -61,8 +61,9 @@ def theory(
     device = common.start()
     if data is not None and shape is not None:
         raise ValueError("Pass --shape or --data, because --data gives the shape as well.")
-    for name in ("theory.json", "theory.html", RUN_FILE):
-        refuse_foreign("" if out is None else out / name)
+    if out is not None:
+        for name in ("theory.json", "theory.html", RUN_FILE):
+            refuse_foreign(out / name)
     opened, example, split = open_uncut(model, data, shape, **reading.keywords())
     require_weights(opened)
     if not isinstance(example, Tensor):
@@ -208,7 +209,8 @@ def explain(
         raise ValueError(f"Pass an image: {net} comes without a picture.")
     if out is not None and out.is_dir():
         raise ValueError(f"{out} is a folder. Pass the name of a file with --out.")
-    refuse_foreign(out or "")
+    if out is not None:
+        refuse_foreign(out)
     spec, read = (data, reading) if data is not None else _recorded(net, reading)
     try:
         opened, split = open_with_data(net, spec, **read.keywords())

@@ -198,11 +198,10 @@ def predict(
     from vinets.data.folders import image_files
     from vinets.networks.open import open_network
     from vinets.report import Column, Table
-    from vinets.runs.on_data import READING, predict_images, told_reading
+    from vinets.runs.on_data import predict_images, told_reading
 
     device, told = common.start(), reading.keywords()
-    skip_unreadable = told["skip_unreadable"]
-    opened = told_reading(open_network(net), **{name: told[name] for name in READING})
+    opened = told_reading(open_network(net), told)
     own = pretrained.example(net) if pretrained.is_name(net) and not paths else None
     if not (paths := paths or ([str(own)] if own else [])):
         raise ValueError(f"Pass an image, or a folder of images: {net} comes without a picture.")
@@ -213,7 +212,7 @@ def predict(
             files,
             top=top,
             batch_size=batch_size,
-            skip_unreadable=skip_unreadable,
+            skip_unreadable=told["skip_unreadable"],
             device=device,
             progress=progress,
         )

@@ -125,7 +125,7 @@ def evaluating(network: nn.Module) -> Iterator[None]:
             module.training = training
 
 
-def run_by_channel(networks: Iterable[nn.Module], example: Tensor, half: bool) -> bool:
+def take_channels_last(networks: Iterable[nn.Module], example: Tensor, half: bool) -> bool:
     """Return whether networks take an example with channels last; many view maps as vectors."""
     example = example.to(memory_format=torch.channels_last)
     for network in networks:

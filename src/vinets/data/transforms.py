@@ -39,7 +39,7 @@ def preprocessing_of(way: Any) -> Preprocessing:
         return way
     facts = dict(way) if isinstance(way, Mapping) else _facts(way)
     mean, std = facts.pop("mean", None), facts.pop("std", None)
-    size, resize = _pair(facts.pop("size", None)), facts.pop("resize", "squash")
+    size, resize = facts.pop("size", None), facts.pop("resize", "squash")
     channels = facts.pop("channels", None) or (len(mean) if isinstance(mean, Sequence) else 3)
     if facts or size is None:
         raise parameter_error("preprocessing_of", "way", ACCEPTED, way)
@@ -47,7 +47,7 @@ def preprocessing_of(way: Any) -> Preprocessing:
     for value in (0.0 if mean is None else mean, 1.0 if std is None else std):
         several = value if isinstance(value, Sequence) else [value]
         numbers.append(tuple(map(float, several)) * (channels if len(several) == 1 else 1))
-    return Preprocessing(channels, size, numbers[0], numbers[1], resize)
+    return Preprocessing(channels, _pair(size), numbers[0], numbers[1], resize)
 
 
 def _facts(way: Any) -> dict[str, Any]:
@@ -63,7 +63,6 @@ def _facts(way: Any) -> dict[str, Any]:
                 facts |= {"size": tuple(step.size), "resize": "squash"}
         elif kind == "CenterCrop" and shorter is not None and "size" not in facts:
             facts["size"] = pair = _pair(step.size)
-            assert pair is not None
             facts["resize"] = "crop" if max(pair) == shorter else f"crop:{max(pair) / shorter:.4g}"
         elif kind == "Normalize" and "mean" not in facts:
             facts |= {"mean": [*map(float, step.mean)], "std": [*map(float, step.std)]}
@@ -82,6 +81,6 @@ def _steps(way: Any) -> Iterator[Any]:
         yield from _steps(one)
 
 
-def _pair(size: Any) -> tuple[int, int] | None:
+def _pair(size: Any) -> tuple[int, int]:
     sides = tuple(size) if isinstance(size, Sequence) else (size,)
-    return None if size is None else (sides[0], sides[-1])
+    return sides[0], sides[-1]

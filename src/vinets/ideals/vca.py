@@ -137,12 +137,12 @@ def _components(
         noise = 64 * torch.finfo(points.dtype).eps * float((squares.sum() / len(points)).sqrt())
         keep, vanish = _range_and_null(_remainders(*rest), len(points), span, max(psi**0.5, noise))
         level = CompositionLevel(left, right, projection, keep, vanish)
-        # evaluation goes level upon level, and its errors grow with the degree
         levels.append(level)
         sizes = (span.shape[1], keep.shape[1], vanish.shape[1])
         if len(levels) == max_degree:  # nothing is built on these, so that no values are kept
             counts.append(DegreeReport(len(levels), *sizes, time.perf_counter() - begin))
             break
+        # evaluation goes level upon level, and its errors grow with the degree
         rows = len(parts[0].points)
         found = torch.cat([remainder @ keep for _, remainder in _remainders(*rest)])
         evaluated = torch.cat([part.remainder(level) @ keep for part in again.split(rows)])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -192,7 +192,7 @@ def open_to_export(
     opened, example, split = open_uncut(spec, data, *options, allow_cut=True, **reading)
     require_weights(opened, None if data is None else str(data))
     if data is None:
-        opened = told_reading(opened, **{name: reading.get(name) for name in READING})
+        opened = told_reading(opened, reading)
     if isinstance(opened.network, CutNetwork):
         return opened.network, split
     classes = opened.classes or (() if split is None else split.test.classes)
@@ -221,9 +221,9 @@ class Prediction:
     classes: tuple[Guess, ...]
 
 
-def told_reading(opened: NamedNetwork, **told: Any) -> NamedNetwork:
-    """Return the network with what is told of how it reads images: size, resize, mean, std."""
-    told = {name: value for name, value in told.items() if value is not None}
+def told_reading(opened: NamedNetwork, reading: Mapping[str, Any]) -> NamedNetwork:
+    """Return the network with what a reading tells of how images become its inputs."""
+    told = {name: reading[name] for name in READING if reading.get(name) is not None}
     if not told:
         return opened
     shape = ((opened.inputs or {}).get("") or {}).get("shape", ())
@@ -233,12 +233,10 @@ def told_reading(opened: NamedNetwork, **told: Any) -> NamedNetwork:
         known = {"size": shape[1:], "channels": shape[0]}
     else:
         raise ValueError(f"{opened.name} takes no images: leave out {', '.join(told)}.")
-    for name in told.keys() & {"mean", "std"}:
-        told[name] = told[name] * (known["channels"] if len(told[name]) == 1 else 1)
-    reading = preprocessing_of(known | told)
+    preprocessing = preprocessing_of(known | told)
     if isinstance(opened.network, CutNetwork):
-        opened.network.set_preprocessing(reading)
-    return replace(opened, preprocessing=reading)
+        opened.network.set_preprocessing(preprocessing)
+    return replace(opened, preprocessing=preprocessing)
 
 
 def predict_images(

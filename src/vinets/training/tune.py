@@ -18,7 +18,7 @@ from vinets.core.device import (
     cpu_multiplies_bfloat16,
     device_of,
     each,
-    run_by_channel,
+    take_channels_last,
 )
 from vinets.core.options import flat, gather
 from vinets.core.progress import Progress, progress_of
@@ -195,7 +195,7 @@ def _inputs_of(
             fast = cuda or min(example.shape[2:]) >= LARGE_SIDE
             half = recipe.precision == "auto" and (cuda or cpu_multiplies_bfloat16())
             networks = [one for one in (network, whole) if one is not None]
-            if fast and run_by_channel(networks, example, half):
+            if fast and take_channels_last(networks, example, half):
                 last = recipe.memory_format != "contiguous"
                 recipe = replace(recipe, precision="bfloat16") if half and not cuda else recipe
     layout = torch.channels_last if last else torch.contiguous_format
